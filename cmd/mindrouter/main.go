@@ -1,0 +1,85 @@
+// Command mindrouter is the gateway, its portal and its administration: one binary with everything in it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"mindrouter/internal/app"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// cli is the command line.
+type cli struct {
+	app.Flags `group:"Settings"`
+
+	Serve   serveCmd   `cmd:"" default:"withargs" help:"Run the gateway (the default)."`
+	Demo    demoCmd    `cmd:"" help:"Run the gateway with simulated model servers, on this machine only."`
+	Version versionCmd `cmd:"" help:"Print version, commit and Go version."`
+}
+
+// env is what a command gets beside its flags.
+type env struct {
+	flags  app.Flags
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// errUsage marks an error that the command line or a setting is to blame for.
+var errUsage = errors.New("wrong usage")
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("mindrouter"),
+		kong.Description("One door to the open-weight models on your own GPUs."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		panic(err) // the command line is declared wrongly
+	}
+	kctx, err := parser.Parse(args)
+	if exited >= 0 { // --help
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "mindrouter: %v\nTry mindrouter --help.\n", err)
+		return exitUsage
+	}
+	// The first signal stops in order, the second at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	kctx.BindTo(ctx, (*context.Context)(nil))
+	err = kctx.Run(&env{flags: c.Flags, stdin: stdin, stdout: stdout, stderr: stderr})
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUsage):
+		_, _ = fmt.Fprintf(stderr, "mindrouter: %v\n", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintf(stderr, "mindrouter: %v\n", err)
+		return exitFailed
+	}
+}

@@ -1,0 +1,182 @@
+// Package api serves the JSON protocols: it decodes, identifies the caller, calls the gateway and encodes. The web pages
+// are not here, and these paths never read cookies.
+package api
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"mindrouter/internal/audit"
+	"mindrouter/internal/dialect/openai"
+	"mindrouter/internal/gateway"
+	"mindrouter/internal/identity"
+	"mindrouter/internal/llm"
+)
+
+// MaxBody bounds a request body, decoded, in bytes.
+const MaxBody = 32 << 20
+
+// RequestIDHeader carries the request's id. The server sets it on the response before a handler runs.
+const RequestIDHeader = "X-Request-Id"
+
+// ClientRequestIDHeader echoes the client's own id, if it sent one.
+const ClientRequestIDHeader = "X-Client-Request-Id"
+
+// Config configures [New].
+type Config struct {
+	Keys    *identity.Keys
+	Gateway *gateway.Gateway
+	Log     *slog.Logger
+	// ClientIP returns the address of the client behind any trusted proxies.
+	ClientIP func(*http.Request) string
+	// KeepAlive is how long a stream may be silent before a sign of life is sent.
+	KeepAlive time.Duration
+	// MaxBody bounds a body; 0 means [MaxBody].
+	MaxBody int64
+}
+
+// API holds the handlers.
+type API struct {
+	cfg Config
+}
+
+// New returns the handlers of the JSON protocols.
+func New(cfg Config) *API {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = MaxBody
+	}
+	if cfg.KeepAlive == 0 {
+		cfg.KeepAlive = 15 * time.Second
+	}
+	return &API{cfg: cfg}
+}
+
+// Routes mounts every path of the package.
+func (a *API) Routes(r chi.Router) {
+	r.Route("/v1", func(r chi.Router) {
+		r.Post("/chat/completions", a.caller(a.chatCompletions))
+		r.Post("/embeddings", a.caller(a.embeddings))
+		r.Get("/models", a.caller(a.listModels))
+		r.Get("/models/*", a.caller(a.showModel))
+		r.NotFound(a.notFound)
+		r.MethodNotAllowed(a.methodNotAllowed)
+	})
+}
+
+// handler serves a request of a known caller. An error that it returns is answered in the protocol's form; once it has
+// begun to answer it deals with errors itself and returns nil.
+type handler func(w http.ResponseWriter, r *http.Request, p identity.Principal) error
+
+// caller identifies the caller and hands it to h.
+func (a *API) caller(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := a.authenticate(r)
+		if err == nil {
+			err = h(w, r, p)
+		}
+		if err != nil {
+			a.fail(w, r, err)
+		}
+	}
+}
+
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := llm.AsError(err)
+	if e == nil {
+		e = &llm.Error{Code: llm.CodeInternal, Message: "Something went wrong on our side.", Err: err}
+		if r.Context().Err() != nil {
+			e = &llm.Error{Code: llm.CodeCancelled, Message: "The client closed the request.", Err: err}
+		}
+	}
+	if e.Code == llm.CodeInternal {
+		a.cfg.Log.Error("request failed", "request_id", requestID(w), "error", err)
+	}
+	openai.WriteError(w, e, requestID(w))
+}
+
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	msg := "There is no " + r.URL.Path + " here."
+	if strings.HasPrefix(r.URL.Path, "/v1/v1/") {
+		msg += " The base URL of the client ends in /v1 once too often."
+	} else if strings.HasSuffix(r.URL.Path, "/") {
+		msg += " The path ends in a slash too many."
+	}
+	a.fail(w, r, &llm.Error{Code: llm.CodeNotFound, Message: msg})
+}
+
+func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	a.fail(w, r, llm.Errorf(llm.CodeMethodNotAllowed, "%s does not take %s.", r.URL.Path, r.Method))
+}
+
+// body reads a request body whole: the reply may begin before a backend has read it.
+func (a *API) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, llm.Invalid("Content-Encoding", "Bodies encoded as %q are not accepted; send plain JSON.", enc)
+	}
+	limit := a.cfg.MaxBody
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooLarge(limit)
+	case err != nil:
+		return nil, &llm.Error{Code: llm.CodeInvalidRequest, Message: "The body could not be read.", Err: err}
+	}
+	return body, nil
+}
+
+func tooLarge(limit int64) error {
+	return llm.Errorf(llm.CodeTooLarge, "The body is larger than %d bytes.", limit)
+}
+
+func requestID(w http.ResponseWriter) string { return w.Header().Get(RequestIDHeader) }
+
+// meta reads what the headers say about a request.
+func (a *API) meta(w http.ResponseWriter, r *http.Request) (gateway.Meta, error) {
+	m := gateway.Meta{
+		ID:              audit.ID(requestID(w)),
+		Arrived:         time.Now(),
+		Endpoint:        r.URL.Path,
+		IP:              a.cfg.ClientIP(r),
+		UserAgent:       truncate(r.UserAgent(), 256),
+		ClientRequestID: w.Header().Get(ClientRequestIDHeader),
+		Strict:          r.Header.Get("X-Mindrouter-Strict") == "1",
+	}
+	switch class := llm.Class(r.Header.Get("X-Mindrouter-Class")); class {
+	case "", llm.ClassInteractive, llm.ClassStandard, llm.ClassBatch:
+		m.Class = class
+	default:
+		return m, llm.Invalid("x-mindrouter-class", "The class %q is none of interactive, standard, batch.", class)
+	}
+	switch b := llm.Boundary(r.Header.Get("X-Mindrouter-Boundary")); b {
+	case "", llm.BoundaryAny, llm.BoundaryCampus:
+		m.Boundary = b
+	default:
+		return m, llm.Invalid("x-mindrouter-boundary", "The boundary %q is none of any, campus.", b)
+	}
+	if s := r.Header.Get("X-Mindrouter-Deadline"); s != "" {
+		seconds, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(seconds > 0 && seconds < 1e6) {
+			return m, llm.Invalid("x-mindrouter-deadline", "The deadline %q is not a positive number of seconds.", truncate(s, 32))
+		}
+		m.Deadline = time.Duration(seconds * float64(time.Second))
+	}
+	return m, nil
+}
+
+func truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"mindrouter/internal/api"
+	"mindrouter/internal/dialect/openai"
+	"mindrouter/internal/identity"
+	"mindrouter/internal/llm"
+)
+
+// health is the body of /readyz.
+type health struct {
+	Status  string   `json:"status"` // ok, degraded, starting, draining, unavailable
+	Reasons []string `json:"reasons"`
+}
+
+// livez says that the process runs.
+func (s *server) livez(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, health{Status: "ok", Reasons: []string{}})
+}
+
+const pingTimeout = 2 * time.Second
+
+// readyz says whether requests should be sent here.
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
+	h, status := s.health(r.Context())
+	writeJSON(w, status, h)
+}
+
+func (s *server) health(ctx context.Context) (health, int) {
+	if s.draining.Load() {
+		return health{Status: "draining", Reasons: []string{"the server is stopping"}}, http.StatusServiceUnavailable
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if err := s.db.Ping(ctx); err != nil {
+		s.log.Warn("database does not answer", "error", err)
+		return health{Status: "unavailable", Reasons: []string{"the database does not answer"}}, http.StatusServiceUnavailable
+	}
+	if !s.fleet.View().Ready() {
+		return health{Status: "starting", Reasons: []string{"not every backend has been asked yet"}}, http.StatusServiceUnavailable
+	}
+	return health{Status: "ok", Reasons: []string{}}, http.StatusOK
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+}
+
+// guardedMetrics serves /metrics on the main address to keys of scope admin. Being on loopback is no reason to trust: a
+// proxy on this machine makes everybody loopback.
+func (s *server) guardedMetrics(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.MetricsAddr != "" {
+		http.NotFound(w, r)
+		return
+	}
+	if _, err := api.Authenticate(r, s.keys, s.cfg.clientIP(r), identity.ScopeAdmin); err != nil {
+		e := llm.AsError(err)
+		if e == nil {
+			return // the client has gone
+		}
+		openai.WriteError(w, e, w.Header().Get(api.RequestIDHeader))
+		return
+	}
+	s.metrics.handler.ServeHTTP(w, r)
+}
+
+// metricsHandler is the separate metrics address.
+func (s *server) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.handler)
+	return mux
+}

@@ -1,0 +1,42 @@
+package backend
+
+import "time"
+
+// breaker keeps a backend that fails again and again out of use for a while. It is a pure state machine: the caller
+// gives the time. After enough failures in a row it opens; when the cooldown is over it is half open, and the next
+// result decides.
+type breaker struct {
+	failures  int // in a row
+	openUntil time.Time
+	reason    string
+}
+
+// breakerState is the state of a breaker at a moment.
+type breakerState int
+
+const (
+	breakerClosed breakerState = iota
+	breakerOpen
+	breakerHalfOpen
+)
+
+func (b *breaker) state(now time.Time) breakerState {
+	switch {
+	case b.openUntil.IsZero():
+		return breakerClosed
+	case now.Before(b.openUntil):
+		return breakerOpen
+	default:
+		return breakerHalfOpen
+	}
+}
+
+func (b *breaker) success() { *b = breaker{} }
+
+func (b *breaker) failure(now time.Time, reason string, limit int, cooldown time.Duration) {
+	b.failures++
+	b.reason = reason
+	if b.failures >= limit || b.state(now) == breakerHalfOpen {
+		b.openUntil = now.Add(cooldown)
+	}
+}

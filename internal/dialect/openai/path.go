@@ -1,0 +1,27 @@
+package openai
+
+import (
+	"strconv"
+
+	"mindrouter/internal/llm"
+)
+
+// at returns the path of element i of a list.
+func at(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+// under puts the path of the parent in front of err's Param.
+func under(parent string, err *llm.Error) *llm.Error {
+	if err == nil {
+		return nil
+	}
+	e := *err
+	switch {
+	case e.Param == "":
+		e.Param = parent
+	case e.Param[0] == '[':
+		e.Param = parent + e.Param
+	default:
+		e.Param = parent + "." + e.Param
+	}
+	return &e
+}

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"gorm.io/gorm"
+)
+
+// notifyChannel is where PostgreSQL announces a new catalog version.
+const notifyChannel = "mindrouter_catalog"
+
+type versionRow struct {
+	ID      int `gorm:"primaryKey"`
+	Version uint64
+}
+
+func (versionRow) TableName() string { return "catalog_state" }
+
+func readVersion(db *gorm.DB) (uint64, error) {
+	var row versionRow
+	if err := db.Where("id = 1").Take(&row).Error; err != nil {
+		return 0, fmt.Errorf("read catalog version: %w", err)
+	}
+	return row.Version, nil
+}
+
+func (s *Store) raiseVersion(db *gorm.DB) error {
+	if err := db.Exec("UPDATE catalog_state SET version = version + 1 WHERE id = 1").Error; err != nil {
+		return fmt.Errorf("raise catalog version: %w", err)
+	}
+	if s.Kind() == Postgres {
+		return db.Exec("SELECT pg_notify(?, '')", notifyChannel).Error
+	}
+	return nil
+}
+
+// CatalogVersion returns a number that grows with every committed change of configuration.
+func (s *Store) CatalogVersion(ctx context.Context) (uint64, error) {
+	return readVersion(s.read.WithContext(ctx))
+}
+
+// pollEvery is how often SQLite is asked for a new version, and how long Watch pauses after PostgreSQL was lost.
+const pollEvery = 500 * time.Millisecond
+
+// Watch calls changed with the new version whenever the configuration has changed, by whatever process, until ctx ends.
+// A failure to read is logged and tried again: while the database is away nothing changes.
+func (s *Store) Watch(ctx context.Context, changed func(version uint64)) error {
+	last, err := s.CatalogVersion(ctx)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	tell := func() error {
+		v, err := s.CatalogVersion(ctx)
+		if err == nil && v != last {
+			last = v
+			changed(v)
+		}
+		return err
+	}
+	down := false
+	for ctx.Err() == nil {
+		err := tell()
+		if err == nil && s.Kind() == Postgres {
+			err = s.listen(ctx, tell)
+		}
+		if failed := err != nil && ctx.Err() == nil; failed != down {
+			down = failed
+			s.log.Warn("watching the configuration", "failing", failed, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollEvery):
+		}
+	}
+	return nil
+}
+
+// listen tells of every notification until the connection or ctx ends.
+func (s *Store) listen(ctx context.Context, tell func() error) error {
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing) // it is being abandoned anyway
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+notifyChannel); err != nil {
+		return err
+	}
+	for {
+		if err := tell(); err != nil { // also what changed before LISTEN
+			return err
+		}
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		}
+	}
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Tests against model servers that we did not write: `make test-real`. They are the tests whose names
+# start with TestReal, in files with the build tag real below internal/e2e. Ollama must run. What comes
+# from Python packages may be missing, which is said; then, and only then, tests may be skipped.
+
+cd "$(dirname "$0")/.."
+source scripts/lib.sh
+
+# A test of another name would be compiled here and run nowhere.
+misnamed=$(grep -rl '^//go:build real' internal --include='*_test.go' | xargs -r grep -nE '^func Test' | grep -v 'func TestReal\|func TestMain(' || true)
+[[ -z $misnamed ]] || die "tests with the build tag real must be called TestReal...:"$'\n'"$misnamed"
+
+make_work
+need_compiler
+find_ollama
+missing=()
+find_llama_cpp || missing+=("llama-cpp-python $LLAMA_CPP_PYTHON_VERSION (the reason is above)")
+# Other programs that an end-to-end test may need.
+start_postgres
+start_redis
+
+status=0
+go_test -race -shuffle=on -timeout=20m -tags real -run '^TestReal' ./internal/e2e/... || status=$?
+
+# Subtests do not count: they are parts of what was promised.
+count() { grep "\"Action\":\"$1\"" "$WORK/events.json" | grep -cE '"Test":"[^"/]+"' || true; }
+passed=$(count pass) failed=$(count fail) skipped=$(count skip)
+
+cat <<EOF
+
+What ran
+  Ollama            $("$MINDROUTER_TEST_OLLAMA" --version 2>/dev/null | grep -o '[0-9][0-9.]*' | tail -n 1), built $OLLAMA_VERSION for CPU
+  llama-cpp-python  ${MINDROUTER_TEST_LLAMA_CPP:+$LLAMA_CPP_PYTHON_VERSION with $GEMMA_PACKAGE $GEMMA_VERSION}
+  tests             $passed passed, $failed failed, $skipped skipped
+EOF
+for piece in "${missing[@]}"; do
+	echo "MISSING: $piece"
+done
+if ((passed + failed == 0)); then
+	echo 'error: no test ran' >&2
+	status=1
+elif ((skipped > 0 && ${#missing[@]} == 0)); then
+	echo "error: $skipped tests were skipped though nothing is missing; each is listed above with its reason" >&2
+	status=1
+fi
+echo "real: $((passed + failed)) of $((passed + failed + skipped)) ran"
+exit "$status"
