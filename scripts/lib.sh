@@ -226,7 +226,9 @@ find_ollama() {
 			cd /
 			# Flags set here replace Go's default -O2 -g.
 			export CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$dir/include" CGO_CXXFLAGS="-O2 -I$dir/include"
-			GOWORK=off GOFLAGS= GOBIN=$dir/bin go install -trimpath "github.com/ollama/ollama@$OLLAMA_VERSION"
+			version="-X github.com/ollama/ollama/version.Version=${OLLAMA_VERSION#v}"
+			GOWORK=off GOFLAGS= GOBIN=$dir/bin go install -trimpath -ldflags "-s -w $version" \
+				"github.com/ollama/ollama@$OLLAMA_VERSION"
 		) || die "cannot build Ollama $OLLAMA_VERSION"
 	fi
 	export MINDROUTER_TEST_OLLAMA=$dir/bin/ollama

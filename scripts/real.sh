@@ -29,7 +29,7 @@ passed=$(count pass) failed=$(count fail) skipped=$(count skip)
 cat <<EOF
 
 What ran
-  Ollama            $("$MINDROUTER_TEST_OLLAMA" --version 2>/dev/null | grep -o '[0-9][0-9.]*' | tail -n 1), built $OLLAMA_VERSION for CPU
+  Ollama            $OLLAMA_VERSION, built for CPU
   llama-cpp-python  ${MINDROUTER_TEST_LLAMA_CPP:+$LLAMA_CPP_PYTHON_VERSION with $GEMMA_PACKAGE $GEMMA_VERSION}
   tests             $passed passed, $failed failed, $skipped skipped
 EOF

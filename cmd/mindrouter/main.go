@@ -26,9 +26,20 @@ const (
 type cli struct {
 	app.Flags `group:"Settings"`
 
-	Serve   serveCmd   `cmd:"" default:"withargs" help:"Run the gateway (the default)."`
-	Demo    demoCmd    `cmd:"" help:"Run the gateway with simulated model servers, on this machine only."`
-	Version versionCmd `cmd:"" help:"Print version, commit and Go version."`
+	Serve serveCmd `cmd:"" default:"withargs" help:"Run the gateway (the default)."`
+	Demo  demoCmd  `cmd:"" help:"Run the gateway with simulated model servers, on this machine only."`
+
+	Apply   applyCmd   `cmd:"" help:"Make the configuration as a cluster file says."`
+	Export  exportCmd  `cmd:"" help:"Print the configuration as a cluster file, secrets as references."`
+	User    userCmd    `cmd:"" help:"Accounts."`
+	Key     keyCmd     `cmd:"" help:"API keys."`
+	Backend backendCmd `cmd:"" help:"Model servers."`
+
+	Migrate    migrateCmd    `cmd:"" help:"The database's schema."`
+	Secret     secretCmd     `cmd:"" help:"The key ring."`
+	Doctor     doctorCmd     `cmd:"" help:"Check everything that the service depends on; exit 1 if anything is broken."`
+	SimBackend simBackendCmd `cmd:"" help:"Run a simulated model server, for load tests and demonstrations."`
+	Version    versionCmd    `cmd:"" help:"Print version, commit and Go version."`
 }
 
 // env is what a command gets beside its flags.

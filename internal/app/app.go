@@ -30,6 +30,7 @@ import (
 	"mindrouter/internal/scheduler"
 	"mindrouter/internal/secret"
 	"mindrouter/internal/tokens"
+	"mindrouter/static"
 )
 
 // Version and Commit are set by the linker.
@@ -78,6 +79,7 @@ type server struct {
 	gateway   *gateway.Gateway
 	api       *api.API
 	metrics   *metrics
+	assets    *static.Assets
 	draining  atomic.Bool
 	inFlight  atomic.Int64
 	handlers  sync.WaitGroup
@@ -96,6 +98,10 @@ func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) 
 	s.keys = identity.NewKeys(identity.KeysConfig{
 		Store: db, MAC: db.ring.MAC(secret.PurposeKeyTag), Version: s.version.Load, Hashers: runtime.GOMAXPROCS(0),
 	})
+	var err error
+	if s.assets, err = static.New(); err != nil {
+		return nil, fmt.Errorf("static files: %w", err)
+	}
 	registry := prometheus.NewRegistry()
 	s.metrics = newMetrics(registry, s)
 	s.gateway = gateway.New(gateway.Config{

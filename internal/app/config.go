@@ -56,6 +56,7 @@ type Config struct {
 	LogLevel       slog.Level
 	MetricsAddr    string
 	DrainTimeout   time.Duration
+	Simulated      bool // the backends are simulated: every page says so
 
 	// Values lists every setting with its source, for --print-config.
 	Values []Value

@@ -68,7 +68,9 @@ func (s *server) handler() http.Handler {
 	r.Get("/readyz", s.readyz)
 	r.Get("/metrics", s.guardedMetrics)
 	r.Get("/schema/cluster.json", serveSchema)
-	web.New(web.Config{Fleet: s.fleet, Version: Version, PublicURL: s.cfg.PublicURL}).Routes(r)
+	web.New(web.Config{
+		Fleet: s.fleet, Assets: s.assets, Version: Version, PublicURL: s.cfg.PublicURL, Simulated: s.cfg.Simulated,
+	}).Routes(r)
 	return r
 }
 

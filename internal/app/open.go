@@ -38,27 +38,33 @@ func openDatabase(ctx context.Context, cfg Config, log *slog.Logger) (*database,
 
 // connect is openDatabase without the migration.
 func connect(ctx context.Context, cfg Config, log *slog.Logger) (*database, error) {
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+	if err := makeDirs(cfg); err != nil {
+		return nil, err
 	}
 	ring, err := openRing(cfg)
 	if err != nil {
 		return nil, err
-	}
-	kind, err := store.KindOf(cfg.DatabaseURL)
-	if err != nil {
-		return nil, err
-	}
-	if kind == store.SQLite {
-		if err := os.MkdirAll(filepath.Dir(store.SQLitePath(cfg.DatabaseURL)), 0o700); err != nil {
-			return nil, fmt.Errorf("database directory: %w", err)
-		}
 	}
 	st, err := store.Open(ctx, store.Config{URL: cfg.DatabaseURL, Sealer: ring, Log: log, PowerSafe: cfg.PowerSafe})
 	if err != nil {
 		return nil, err
 	}
 	return &database{Store: st, ring: ring}, nil
+}
+
+// makeDirs makes the data directory and the database file's.
+func makeDirs(cfg Config) error {
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	kind, err := store.KindOf(cfg.DatabaseURL)
+	if err != nil || kind != store.SQLite {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(store.SQLitePath(cfg.DatabaseURL)), 0o700); err != nil {
+		return fmt.Errorf("database directory: %w", err)
+	}
+	return nil
 }
 
 // ErrSecondServer says that a server runs on the database already.
@@ -69,6 +75,9 @@ func lockServer(cfg Config) (unlock func() error, err error) {
 	kind, err := store.KindOf(cfg.DatabaseURL)
 	if err != nil || kind != store.SQLite {
 		return func() error { return nil }, err
+	}
+	if err := makeDirs(cfg); err != nil {
+		return nil, err
 	}
 	lock := flock.New(store.SQLitePath(cfg.DatabaseURL) + ".lock")
 	ok, err := lock.TryLock()

@@ -44,6 +44,7 @@ type Fleet struct {
 	newClient func(Config) Client
 	view      atomic.Pointer[View]
 	reconcile chan struct{} // capacity 1: the catalog has changed
+	ready     chan struct{} // closed when every backend in service was asked once
 
 	mu      sync.Mutex
 	catalog Catalog
@@ -96,7 +97,7 @@ type Status struct {
 func NewFleet(cfg FleetConfig) *Fleet {
 	f := &Fleet{
 		log: cfg.Log, onChange: cfg.OnChange, newClient: cfg.NewClient,
-		reconcile: make(chan struct{}, 1), members: map[string]*member{},
+		reconcile: make(chan struct{}, 1), ready: make(chan struct{}), members: map[string]*member{},
 	}
 	if f.newClient == nil {
 		f.newClient = NewClient
@@ -194,7 +195,7 @@ func (f *Fleet) probe(ctx context.Context, m *member) {
 	m.tried = true
 	if err != nil {
 		m.failures++
-		m.reason = probeReason(err)
+		m.reason = ReasonOf(err)
 	} else {
 		m.probe, m.probed, m.failures, m.reason = p, true, 0, ""
 	}
@@ -209,8 +210,8 @@ func (f *Fleet) probe(ctx context.Context, m *member) {
 	}
 }
 
-// probeReason says in words why a probe failed.
-func probeReason(err error) string {
+// ReasonOf says in words why a probe failed.
+func ReasonOf(err error) string {
 	switch e := llm.AsError(err); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "does not answer in time"
@@ -286,6 +287,13 @@ func (f *Fleet) publishAndUnlock(now time.Time) {
 	routing.Order(v.Backends)
 	slices.SortFunc(v.status, func(a, b Status) int { return cmp.Compare(a.Config.Name, b.Config.Name) })
 	f.view.Store(v)
+	if v.ready && !old.ready {
+		select {
+		case <-f.ready:
+		default:
+			close(f.ready)
+		}
+	}
 	if f.onChange != nil {
 		f.onChange(v.Backends) // the scheduler's lock is always taken after this one
 	}
@@ -338,6 +346,9 @@ func (m *member) limit(model string) (ModelLimit, bool) {
 
 // View returns the current snapshot. It is immutable.
 func (f *Fleet) View() *View { return f.view.Load() }
+
+// Ready is closed when every backend in service has been asked once.
+func (f *Fleet) Ready() <-chan struct{} { return f.ready }
 
 // Refresh polls every backend now.
 func (f *Fleet) Refresh() {

@@ -11,12 +11,7 @@ import (
 )
 
 // NewClient returns the client of a backend, by its engine.
-func NewClient(cfg Config) Client {
-	if cfg.Engine == EngineOllama {
-		return newOllamaClient(cfg, transport())
-	}
-	return newOpenAIClient(cfg, transport())
-}
+func NewClient(cfg Config) Client { return clientOver(cfg, transport()) }
 
 // openAIClient speaks to vLLM and to other OpenAI-compatible servers.
 type openAIClient struct {
@@ -53,8 +48,9 @@ func (c *openAIClient) Chat(ctx context.Context, call Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	decode := o.Decode(call.Request)
 	answer, err := c.stream(ctx, "/v1/chat/completions", body, func(r io.Reader) llm.Stream {
-		return openai.DecodeChatStream(r, o)
+		return openai.DecodeChatStream(r, decode)
 	})
 	if err != nil {
 		return nil, err

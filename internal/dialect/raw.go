@@ -261,16 +261,3 @@ func delimits(c byte) bool {
 		return false
 	}
 }
-
-// Vector reads a JSON array of numbers.
-func Vector(raw json.RawMessage) ([]float32, error) {
-	var v []float32
-	for _, item := range Elements(raw) {
-		x, err := strconv.ParseFloat(string(item), 32)
-		if err != nil {
-			return nil, fmt.Errorf("vector element %d: %w", len(v), err)
-		}
-		v = append(v, float32(x))
-	}
-	return v, nil
-}

@@ -165,6 +165,9 @@ func (s *Store) Kind() Kind {
 	return k
 }
 
+// URL is what the store was opened with.
+func (s *Store) URL() string { return s.url }
+
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
 	db, err := s.read.DB()

@@ -105,3 +105,14 @@ func (s *Store) listen(ctx context.Context, tell func() error) error {
 		}
 	}
 }
+
+// Now is the database's clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	query := "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+	if s.Kind() == SQLite {
+		return time.Now(), nil // it runs in this process
+	}
+	var us int64
+	err := s.read.WithContext(ctx).Raw(query).Scan(&us).Error
+	return fromMicros(us), err
+}

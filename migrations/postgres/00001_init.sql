@@ -24,6 +24,16 @@ CREATE TABLE groups (
     created_at BIGINT NOT NULL
 );
 
+-- The groups that every installation starts with: weights, no limits.
+INSERT INTO groups (id, name, weight, share_mode, requests_per_minute, tokens_per_minute, token_budget, max_concurrent,
+    budget_period_days, models, boundary, audit_content, key_expiry_days, max_keys, disabled, created_at)
+VALUES
+    ('0194e000-0000-7000-8000-000000000001', 'administrators', 10, 'per_user', 0, 0, 0, 0, 30, '["*"]', 'any', '', 90, 16, FALSE, 0),
+    ('0194e000-0000-7000-8000-000000000002', 'faculty', 5, 'per_user', 0, 0, 0, 0, 30, '["*"]', 'any', '', 90, 16, FALSE, 0),
+    ('0194e000-0000-7000-8000-000000000003', 'researchers', 5, 'per_user', 0, 0, 0, 0, 30, '["*"]', 'any', '', 90, 16, FALSE, 0),
+    ('0194e000-0000-7000-8000-000000000004', 'staff', 2, 'per_user', 0, 0, 0, 0, 30, '["*"]', 'any', '', 90, 16, FALSE, 0),
+    ('0194e000-0000-7000-8000-000000000005', 'students', 1, 'per_user', 0, 0, 0, 0, 30, '["*"]', 'any', '', 90, 16, FALSE, 0);
+
 CREATE TABLE users (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,

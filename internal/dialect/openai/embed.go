@@ -221,10 +221,8 @@ func DecodeEmbedReply(body []byte, n int) (*llm.EmbedResponse, error) {
 			resp.Usage, _ = readUsage(value)
 		}
 	}
-	for i, v := range resp.Vectors {
-		if len(v) == 0 || len(v) != len(resp.Vectors[0]) {
-			return nil, dialect.UpstreamFault("the model server sent unusable vectors", fmt.Errorf("vector %d has %d dimensions", i, len(v)))
-		}
+	if err := dialect.CheckVectors(resp.Vectors, n); err != nil {
+		return nil, err
 	}
 	return resp, nil
 }

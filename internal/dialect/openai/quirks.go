@@ -1,9 +1,7 @@
 package openai
 
 import (
-	"strconv"
-	"strings"
-
+	"mindrouter/internal/dialect"
 	"mindrouter/internal/llm"
 )
 
@@ -55,8 +53,8 @@ func quirksOf(e Engine, version string) quirks {
 		base64:        true,
 		repeatKeys:    []string{"repetition_penalty"},
 	}
-	v, known := parseVersion(version)
-	if known && v.before(0, 16, 0) {
+	v, known := dialect.ParseVersion(version)
+	if known && v.Before(0, 16, 0) {
 		q.reasoningKey = "reasoning_content"
 		q.budget = false
 	} else {
@@ -65,47 +63,11 @@ func quirksOf(e Engine, version string) quirks {
 		}
 		q.effortNone = true
 	}
-	if known && v.before(0, 10, 2) {
+	if known && v.Before(0, 10, 2) {
 		q.structuredKey = "guided_"
 	}
-	if known && v.before(0, 9, 0) {
+	if known && v.Before(0, 9, 0) {
 		q.cacheSalt = false
 	}
 	return q
-}
-
-type semver [3]int
-
-// parseVersion reads the first three numbers of a version such as 0.11.1rc2.dev3+gabc.
-func parseVersion(s string) (semver, bool) {
-	var v semver
-	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 4)
-	for i := range v {
-		if i >= len(parts) {
-			return v, i > 1
-		}
-		digits := parts[i]
-		for j := range len(digits) {
-			if digits[j] < '0' || digits[j] > '9' {
-				digits = digits[:j]
-				break
-			}
-		}
-		n, err := strconv.Atoi(digits)
-		if err != nil {
-			return v, i > 1
-		}
-		v[i] = n
-	}
-	return v, true
-}
-
-func (v semver) before(major, minor, patch int) bool {
-	w := semver{major, minor, patch}
-	for i := range v {
-		if v[i] != w[i] {
-			return v[i] < w[i]
-		}
-	}
-	return false
 }

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"mindrouter/internal/app"
+)
+
+// config resolves the settings for a command.
+func (e *env) config() (app.Config, *slog.Logger, error) {
+	cfg, err := app.LoadConfig(e.flags, os.Environ())
+	if err != nil {
+		return cfg, nil, fmt.Errorf("%w:\n%w", errUsage, err)
+	}
+	if cfg.LogLevel < slog.LevelWarn {
+		cfg.LogLevel = slog.LevelWarn // a command speaks on standard output; only trouble goes to the log
+	}
+	return cfg, app.NewLogger(cfg, e.stderr), nil
+}
+
+// with opens the database for a command and closes it afterwards.
+func (e *env) with(ctx context.Context, do func(*app.Commands) error) error {
+	cfg, log, err := e.config()
+	if err != nil {
+		return err
+	}
+	c, err := app.OpenCommands(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(do(c), c.Close())
+	var field *app.FieldError
+	if errors.As(err, &field) {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package backend
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"mindrouter/internal/dialect/ollama"
+	"mindrouter/internal/llm"
+)
+
+// ollamaClient speaks Ollama's native protocol.
+type ollamaClient struct {
+	server
+	version atomic.Pointer[string]
+
+	mu    sync.Mutex
+	shown map[string]llm.Model // by digest: what a model can do changes only with its weights
+}
+
+func newOllamaClient(cfg Config, rt http.RoundTripper) *ollamaClient {
+	c := &ollamaClient{server: newServer(cfg.URL, cfg.APIKey, rt, ollama.DecodeError), shown: map[string]llm.Model{}}
+	c.version.Store(new(string))
+	return c
+}
+
+// Chat implements Client.
+func (c *ollamaClient) Chat(ctx context.Context, call Call) (*Answer, error) {
+	o := ollama.CallOptions{
+		Model: call.Model, Version: *c.version.Load(), NumCtx: call.Model.ContextLength, InputTokens: call.InputTokens,
+	}
+	body, notes, err := ollama.EncodeChat(call.Request, o)
+	if err != nil {
+		return nil, err
+	}
+	decode := o.Decode(call.Request)
+	answer, err := c.stream(ctx, "/api/chat", body, func(r io.Reader) llm.Stream { return ollama.DecodeChatStream(r, decode) })
+	if err != nil {
+		return nil, err
+	}
+	answer.Notes = notes
+	return answer, nil
+}
+
+// Embed implements Client.
+func (c *ollamaClient) Embed(ctx context.Context, req *llm.EmbedRequest, m llm.Model) (*llm.EmbedResponse, []llm.Note, error) {
+	body, err := ollama.EncodeEmbedCall(req, ollama.CallOptions{Model: m, Version: *c.version.Load(), NumCtx: m.ContextLength})
+	if err != nil {
+		return nil, nil, err
+	}
+	reply, err := c.json(ctx, http.MethodPost, "/api/embed", body)
+	if err != nil {
+		return nil, nil, err
+	}
+	resp, err := ollama.DecodeEmbedReply(reply, len(req.Inputs))
+	return resp, nil, err
+}
+
+// CountTokens implements Client: Ollama has no such endpoint.
+func (c *ollamaClient) CountTokens(context.Context, *llm.Request, llm.Model) (int, error) {
+	return 0, ErrUnsupported
+}
+
+// Probe implements Client.
+func (c *ollamaClient) Probe(ctx context.Context) (Probe, error) {
+	p := Probe{Engine: EngineOllama}
+	reply, err := c.json(ctx, http.MethodGet, "/api/version", nil)
+	if err != nil {
+		return p, err
+	}
+	if p.Version, err = ollama.DecodeVersion(reply); err != nil {
+		return p, err
+	}
+	c.version.Store(&p.Version)
+	if reply, err = c.json(ctx, http.MethodGet, "/api/tags", nil); err != nil {
+		return p, err
+	}
+	tags, err := ollama.DecodeTags(reply)
+	if err != nil {
+		return p, err
+	}
+	for _, t := range tags {
+		m, err := c.show(ctx, t)
+		if err != nil {
+			return p, err
+		}
+		p.Models = append(p.Models, m)
+	}
+	return p, nil
+}
+
+// show returns what a model can do, asking once per weights.
+func (c *ollamaClient) show(ctx context.Context, t ollama.Tag) (llm.Model, error) {
+	key := t.Name + "@" + t.Digest
+	c.mu.Lock()
+	m, ok := c.shown[key]
+	c.mu.Unlock()
+	if ok {
+		return m, nil
+	}
+	reply, err := c.json(ctx, http.MethodPost, "/api/show", ollama.EncodeShow(t.Name))
+	if err != nil {
+		return m, err
+	}
+	if m, err = ollama.DecodeShow(reply, t.Name); err != nil {
+		return m, err
+	}
+	m.Digest, m.ParameterCount, m.Quantization = t.Digest, t.ParameterCount, t.Quantization
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shown[key] = m
+	return m, nil
+}
