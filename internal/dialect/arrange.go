@@ -37,8 +37,7 @@ func Arrange(msgs []llm.Message, m llm.Model) ([]llm.Message, []llm.Note) {
 		}
 	}
 	for i, msg := range msgs[lead:] {
-		rest := msgs[lead+i+1:]
-		a.add(msg, len(rest) > 0 && rest[0].Role == llm.RoleUser)
+		a.add(msg, userNext(msgs[lead+i+1:]))
 	}
 	a.flush(nil)
 	return a.out, a.notes
@@ -58,6 +57,16 @@ func instructionRole(r llm.Role, m llm.Model) llm.Role {
 		return llm.RoleSystem
 	}
 	return r
+}
+
+// userNext reports whether the first message of rest that is not an instruction is a user turn.
+func userNext(rest []llm.Message) bool {
+	for _, msg := range rest {
+		if !instructs(msg.Role) {
+			return msg.Role == llm.RoleUser
+		}
+	}
+	return false
 }
 
 // lead adds a leading instruction, merged into the one before it if their roles agree.

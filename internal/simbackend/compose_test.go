@@ -199,3 +199,17 @@ func TestFragmentsOfArgumentsJoin(t *testing.T) {
 		t.Errorf("%v: %q", err, v.Text)
 	}
 }
+
+func TestThePrefixCacheForgetsTheEndOfAPromptFirst(t *testing.T) {
+	t.Parallel()
+	c := newPrefixCache(5 * prefixBlock)
+	long := strings.Repeat("word ", 4*prefixBlock)
+	c.visit("m", "", long)
+	c.visit("m", "", strings.Repeat("other ", 3*prefixBlock))
+	if got := c.visit("m", "", long); got != 2*prefixBlock {
+		t.Errorf("%d tokens known, want the first two of four blocks", got)
+	}
+	if got := c.visit("n", "", long); got != 0 {
+		t.Errorf("%d tokens known to another model", got)
+	}
+}

@@ -102,8 +102,8 @@ func TestHangAfterHeadersAndAfterTokens(t *testing.T) {
 			body := chat(c.model, "[[tokens=10]]", `,"stream":true`)
 			setFault(t, s, simbackend.Fault{Kind: simbackend.FaultHang, Stage: simbackend.AfterHeaders})
 			str := open(t, s.URL+c.path, body)
-			if str.resp.StatusCode != 200 || s.Running() != 1 {
-				t.Errorf("status %d, running %d", str.resp.StatusCode, s.Running())
+			if err := s.WaitRunning(testContext(t), 1); err != nil || str.resp.StatusCode != 200 {
+				t.Errorf("status %d, running: %v", str.resp.StatusCode, err)
 			}
 			str.cancel()
 			if r := lastInference(t, s); r.Status != 200 || r.Tokens != 0 {
@@ -126,7 +126,7 @@ func TestResetIsSeenAsReset(t *testing.T) {
 	t.Parallel()
 	eachStand(t, func(t *testing.T, s *simbackend.Running, c stand, streamed bool, body string) {
 		setFault(t, s, simbackend.Fault{Kind: simbackend.FaultReset})
-		if _, err := postContext(testContext(t), s.URL+c.path, body); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+		if _, err := postContext(testContext(t), s.URL+c.path, body); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("before headers: error %v, want a reset", err)
 		}
 		for _, f := range []simbackend.Fault{
@@ -138,8 +138,8 @@ func TestResetIsSeenAsReset(t *testing.T) {
 			if err == nil {
 				err = r.err
 			}
-			// A reset may overtake what was sent before.
-			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			// A reset may overtake what was sent before, hence no check of the body.
+			if !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("stage %d: error %v, want a reset", f.Stage, err)
 			}
 			if strings.Contains(r.body, c.end) {
@@ -420,5 +420,53 @@ func TestRawReplies(t *testing.T) {
 	}
 	if got := s.Requests()[0].Outcome; got != simbackend.OutcomeScripted {
 		t.Errorf("outcome %q", got)
+	}
+}
+
+func TestVLLMSendsTheStatusOfAStreamBeforeItHasASlot(t *testing.T) {
+	t.Parallel()
+	s := serve(t, simbackend.Config{Dialect: simbackend.DialectVLLM, Slots: 1})
+	hold := make(chan struct{})
+	defer close(hold)
+	setFault(t, s, simbackend.Fault{Kind: simbackend.FaultPause, Stage: simbackend.AfterHeaders, Until: hold})
+	for range 2 {
+		str := open(t, s.URL+chatPath, chat("sim-chat", "x", `,"stream":true`))
+		if str.resp.StatusCode != 200 {
+			t.Errorf("status %d", str.resp.StatusCode)
+		}
+	}
+	if err := s.WaitWaiting(testContext(t), 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVLLMWithALimitedQueueRefusesByStatus(t *testing.T) {
+	t.Parallel()
+	s := serve(t, simbackend.Config{Dialect: simbackend.DialectVLLM, Slots: 1, QueueLimit: 1})
+	ctx := testContext(t)
+	hold := make(chan struct{})
+	setFault(t, s, simbackend.Fault{Kind: simbackend.FaultPause, Stage: simbackend.AfterHeaders, Until: hold})
+	body := chat("sim-chat", "x", `,"stream":true`)
+	done := make(chan reply, 2)
+	for range 2 {
+		go func() {
+			r, err := postContext(ctx, s.URL+chatPath, body)
+			if err != nil {
+				t.Errorf("POST: %v", err)
+			}
+			done <- r
+		}()
+	}
+	if err := s.WaitWaiting(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if r := post(t, s.URL+chatPath, body); r.status != 503 || r.json(t).num("error.code") != 503 {
+		t.Errorf("one too many: %d %s", r.status, r.body)
+	}
+	close(hold)
+	for range 2 {
+		if r := <-done; r.status != 200 || !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
+			t.Errorf("status %d: %s", r.status, r.body)
+		}
 	}
 }

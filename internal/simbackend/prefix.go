@@ -3,6 +3,7 @@ package simbackend
 import (
 	"container/list"
 	"hash/maphash"
+	"slices"
 	"sync"
 )
 
@@ -10,7 +11,7 @@ import (
 const prefixBlock = 16
 
 // prefixCache remembers which prompts were read: as chains of blocks of tokens, each block known by everything up to
-// its end. The blocks used least recently go first. A nil cache remembers nothing.
+// its end. What was used least recently goes first, and of one prompt its end. A nil cache remembers nothing.
 type prefixCache struct {
 	seed   maphash.Seed
 	blocks int
@@ -35,32 +36,40 @@ func (c *prefixCache) visit(model, salt, prompt string) int {
 	if c == nil {
 		return 0
 	}
+	keys, tokens := c.chain(model, salt, prompt)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var h maphash.Hash
-	h.SetSeed(c.seed)
-	h.WriteString(model + "\x00" + salt + "\x00")
-	n, cached := 0, 0
-	unbroken := true
-	for p := range pieces(prompt) {
-		h.WriteString(p)
-		h.WriteByte(0)
-		if n++; n%prefixBlock != 0 {
-			continue
+	cached := 0
+	for _, key := range keys {
+		if _, ok := c.known[key]; !ok {
+			break
 		}
-		key := h.Sum64()
+		cached += prefixBlock
+	}
+	for _, key := range slices.Backward(keys) {
 		if e, ok := c.known[key]; ok {
 			c.order.MoveToFront(e)
-			if unbroken {
-				cached = n
-			}
 			continue
 		}
-		unbroken = false
 		c.known[key] = c.order.PushFront(key)
 		if c.order.Len() > c.blocks {
 			delete(c.known, c.order.Remove(c.order.Back()).(uint64))
 		}
 	}
-	return min(cached, max(n-1, 0))
+	return min(cached, max(tokens-1, 0))
+}
+
+// chain returns the keys of the full blocks of a prompt and how many tokens it has.
+func (c *prefixCache) chain(model, salt, prompt string) (keys []uint64, tokens int) {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	h.WriteString(model + "\x00" + salt + "\x00")
+	for p := range pieces(prompt) {
+		h.WriteString(p)
+		h.WriteByte(0)
+		if tokens++; tokens%prefixBlock == 0 {
+			keys = append(keys, h.Sum64())
+		}
+	}
+	return keys, tokens
 }

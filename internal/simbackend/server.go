@@ -129,7 +129,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, status := s.find(r)
 	inference := rt != nil && rt.inference
 	if inference {
-		s.engine.count(func(st *State) { st.Received++; st.InFlight++ })
+		s.engine.count(func(st *State) {
+			st.Received++
+			st.InFlight++
+			st.MostInFlight = max(st.MostInFlight, st.InFlight)
+		})
 		defer func() { s.engine.count(func(st *State) { st.InFlight--; st.Ended++; st.outcome(x.finish()) }) }()
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))

@@ -7,6 +7,8 @@ import "context"
 type State struct {
 	// Received and Ended count requests since the start; InFlight = Received - Ended.
 	Received, Ended, InFlight int
+	// MostInFlight is the highest InFlight ever.
+	MostInFlight int
 	// Running requests hold a slot; Waiting requests wait for a slot or for a model to load. The rest of InFlight is
 	// being decoded, refused or held by a fault.
 	Running, Waiting int

@@ -116,7 +116,7 @@ func TestSlotsAreNeverExceededAndGivenInOrder(t *testing.T) {
 			`vllm:num_requests_running{engine="0",model_name="sim-chat"} 3`,
 			`vllm:num_requests_waiting{engine="0",model_name="sim-chat"} 9`,
 		} {
-			if !strings.Contains(metrics, line) {
+			if !strings.Contains(metrics, line+"\n") {
 				t.Errorf("metrics lack %q", line)
 			}
 		}
@@ -237,21 +237,22 @@ func TestMetricsCountTokensAndMemory(t *testing.T) {
 		kv := ask(s, "GET", "/metrics", "").body
 		o := <-done
 		want := fmt.Sprintf(`vllm:kv_cache_usage_perc{engine="0",model_name="sim-chat"} %v`, float64(o.num("usage.prompt_tokens")+21)/100)
-		if !strings.Contains(kv, want) {
+		if !strings.Contains(kv, want+"\n") {
 			t.Errorf("no %q in the metrics while the 21st token is on its way", want)
 		}
 		after := ask(s, "GET", "/metrics", "").body
 		for _, line := range []string{
+			`vllm:num_requests_running{engine="0",model_name="sim-chat"} 0`,
 			`vllm:kv_cache_usage_perc{engine="0",model_name="sim-chat"} 0`,
 			`vllm:generation_tokens_total{engine="0",model_name="sim-chat"} 21`,
 			fmt.Sprintf(`vllm:prompt_tokens_total{engine="0",model_name="sim-chat"} %d`, o.num("usage.prompt_tokens")),
 			`vllm:request_success_total{engine="0",finished_reason="stop",model_name="sim-chat"} 1`,
 			`vllm:time_to_first_token_seconds_count{engine="0",model_name="sim-chat"} 1`,
 			`vllm:inter_token_latency_seconds_count{engine="0",model_name="sim-chat"} 20`,
-			`vllm:e2e_request_latency_seconds_sum{engine="0",model_name="sim-chat"} 2.1`,
+			`vllm:e2e_request_latency_seconds_count{engine="0",model_name="sim-chat"} 1`,
 			`vllm:num_requests_running{engine="0",model_name="sim-think"} 0`,
 		} {
-			if !strings.Contains(after, line) {
+			if !strings.Contains(after, line+"\n") {
 				t.Errorf("metrics lack %q", line)
 			}
 		}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
 	"mindrouter/internal/simbackend"
 )
 
@@ -236,6 +239,8 @@ func TestLimitsOfTheAnswer(t *testing.T) {
 		"stop string":            {"[[say=a b c d]]", `,"stop":["x"," c"]`, "a b", "stop", " c", 2},
 		"stop string kept":       {"[[say=a b c d]]", `,"stop":"c","include_stop_str_in_output":true`, "a b c", "stop", "c", 3},
 		"first of two stops":     {"[[say=a b c d]]", `,"stop":["c","b"]`, "a ", "stop", "b", 2},
+		"order of stops is idle": {"[[say=a b c d]]", `,"stop":["b","c"]`, "a ", "stop", "b", 2},
+		"no escapes for HTML":    {"[[say=<b>&]]", "", "<b>&", "stop", nil, 1},
 		"limit before the stop":  {"[[say=a b c d]]", `,"stop":"d","max_tokens":2`, "a b", "length", nil, 2},
 		"exactly so many tokens": {"[[tokens=3]]", "", "the model reads", "stop", nil, 3},
 		"ignore_eos":             {"[[say=a]]", `,"ignore_eos":true,"max_tokens":3`, "a the model", "length", nil, 3},
@@ -246,6 +251,9 @@ func TestLimitsOfTheAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := ask(s, "POST", chatPath, chat("sim-chat", c.text, c.extra)).json(t)
+			if strings.Contains(o.text, `\u003c`) {
+				t.Errorf("escapes that no Python server writes: %s", o.text)
+			}
 			if got := o.str("choices.0.message.content"); got != c.content {
 				t.Errorf("content %q, want %q", got, c.content)
 			}
@@ -486,6 +494,10 @@ func TestKeys(t *testing.T) {
 		t.Errorf("health without a key: %d", r.status)
 	}
 	c := openAIClient(s)
+	_, err := c.Chat.Completions.New(testContext(t), userSays("sim-chat", "x"), option.WithAPIKey("other-key"))
+	if apiErr, ok := err.(*openai.Error); !ok || apiErr.StatusCode != 401 {
+		t.Errorf("with another key: %v", err)
+	}
 	if _, err := c.Chat.Completions.New(testContext(t), userSays("sim-chat", "x")); err != nil {
 		t.Errorf("with the key: %v", err)
 	}
