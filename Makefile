@@ -23,8 +23,9 @@ check: ## formatting, generated code, lint, known vulnerabilities, module files
 	scripts/check.sh
 
 test: ## check, then every test, against PostgreSQL, Redis and a browser
-	scripts/check.sh
-	scripts/test.sh
+	@checked=0; scripts/check.sh || checked=1; \
+	scripts/test.sh || exit 1; \
+	[ $$checked = 0 ] || { echo 'error: all tests passed, but make check found something: see above' >&2; exit 1; }
 
 test-long: ## the long forms of the tests: hours
 	scripts/test.sh --long

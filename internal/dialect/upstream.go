@@ -53,12 +53,12 @@ func ParseUpstreamError(raw json.RawMessage) (UpstreamError, bool) {
 	var e UpstreamError
 	var found, flat bool
 	for key, value := range Members(raw) {
-		switch key {
+		switch string(key) {
 		case "error":
 			switch Kind(value) {
 			case '{':
 				for k, v := range Members(value) {
-					e.member(k, v)
+					e.member(string(k), v)
 				}
 				found = true
 			case '"':
@@ -74,7 +74,7 @@ func ParseUpstreamError(raw json.RawMessage) (UpstreamError, bool) {
 	}
 	if !found && flat {
 		for k, v := range Members(raw) {
-			e.member(k, v)
+			e.member(string(k), v)
 		}
 		found = true
 	}
@@ -82,7 +82,7 @@ func ParseUpstreamError(raw json.RawMessage) (UpstreamError, bool) {
 }
 
 func (e *UpstreamError) member(key string, value json.RawMessage) {
-	switch key {
+	switch string(key) {
 	case "message":
 		e.Message = mustString(value)
 	case "param":
@@ -115,7 +115,7 @@ func detail(raw json.RawMessage) string {
 		var loc []string
 		var msg string
 		for k, v := range Members(item) {
-			switch k {
+			switch string(k) {
 			case "loc":
 				for _, l := range Elements(v) {
 					if s, ok := Unquote(l); ok {

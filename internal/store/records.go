@@ -2,192 +2,42 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
-
-	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"mindrouter/internal/audit"
 )
 
-type requestRow struct {
-	ID              string `gorm:"primaryKey"`
-	Epoch           string
-	At              int64
-	UserID          string
-	UserName        string
-	GroupID         string
-	GroupName       string
-	KeyID           string
-	KeyPrefix       string
-	Endpoint        string
-	ModelAsked      string
-	ModelResolved   string
-	Stream          bool
-	Class           string
-	Boundary        string
-	IP              string `gorm:"column:ip"`
-	UserAgent       string
-	ClientRequestID string
-	ReservedTokens  int
-	Finish          finishColumns `gorm:"embedded"`
+// recordSQL are the statements of the record, the busiest path of the database. They are prepared once and run without
+// gorm, whose statements are made anew in every transaction.
+type recordSQL struct {
+	begin, requestBody, finish, responseBody, charge, refusal *sql.Stmt
 }
 
-func (requestRow) TableName() string { return "requests" }
-
-// finishColumns are written by the Finish event.
-type finishColumns struct {
-	FinishedAt      int64
-	Outcome         string
-	Backend         string
-	Model           string
-	StopReason      string
-	ErrorCode       string
-	Error           string
-	InputTokens     int
-	CachedTokens    int
-	OutputTokens    int
-	ReasoningTokens int
-	UsageEstimated  bool
-	QueueUS         int64 `gorm:"column:queue_us"`
-	FirstTokenUS    int64 `gorm:"column:first_token_us"`
-	TotalUS         int64 `gorm:"column:total_us"`
-	Attempts        string
-	Decision        string
-	Dropped         string
-	EffortAsked     string
-	EffortEffective string
-}
-
-type bodyRow struct {
-	RequestID string `gorm:"primaryKey"`
-	Request   []byte
-	Response  []byte
-}
-
-func (bodyRow) TableName() string { return "request_bodies" }
-
-type refusalRow struct {
-	ID        string `gorm:"primaryKey"`
-	At        int64
-	UserID    string
-	KeyID     string
-	KeyPrefix string
-	Endpoint  string
-	Model     string
-	Code      string
-	IP        string `gorm:"column:ip"`
-}
-
-func (refusalRow) TableName() string { return "refusals" }
-
-// Append implements audit.Store.
-func (s *Store) Append(ctx context.Context, entries []audit.Entry) error {
-	return s.inTx(ctx, func(db *gorm.DB) error {
-		for _, e := range entries {
-			var err error
-			switch {
-			case e.Begin != nil:
-				err = s.insertBegin(db, e.Begin)
-			case e.Finish != nil:
-				err = s.writeFinish(db, e.Finish)
-			case e.Refusal != nil:
-				err = insertRefusal(db, e.Refusal)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (s *Store) insertBegin(db *gorm.DB, r *audit.Record) error {
-	row := requestRow{
-		ID: string(r.ID), Epoch: r.Epoch, At: micros(r.At),
-		UserID: string(r.User), UserName: r.UserName, GroupID: string(r.Group), GroupName: r.GroupName,
-		KeyID: string(r.Key), KeyPrefix: r.KeyPrefix,
-		Endpoint: r.Endpoint, ModelAsked: r.ModelAsked, ModelResolved: r.ModelResolved, Stream: r.Stream,
-		Class: string(r.Class), Boundary: string(r.Boundary), IP: r.IP, UserAgent: r.UserAgent,
-		ClientRequestID: r.ClientRequestID, ReservedTokens: r.ReservedTokens,
-		Finish: finishColumns{Attempts: "[]", Decision: "{}", Dropped: "[]"},
-	}
-	if err := insertNew(db, &row); err != nil {
-		return fmt.Errorf("insert begin: %w", err)
-	}
-	if r.Content == nil {
-		return nil
-	}
-	if err := insertNew(db, &bodyRow{RequestID: string(r.ID), Request: s.bodies.pack(r.Content)}); err != nil {
-		return fmt.Errorf("insert request body: %w", err)
-	}
-	return nil
-}
-
-// insertNew inserts row unless it is there already.
-func insertNew(db *gorm.DB, row any) error {
-	return db.Clauses(clause.OnConflict{DoNothing: true}).Create(row).Error
-}
-
-// writeFinish finishes an open request and settles its charges; a request that is finished already is left alone.
-func (s *Store) writeFinish(db *gorm.DB, f *audit.Finish) error {
-	res := db.Model(&requestRow{}).Where("id = ? AND finished_at = 0", string(f.ID)).
-		Select(finishNames).Updates(requestRow{Finish: finishRow(f)})
-	if res.Error != nil {
-		return fmt.Errorf("update request: %w", res.Error)
-	}
-	if res.RowsAffected == 0 {
-		return nil
-	}
-	for _, c := range f.Charges {
-		if err := charge(db, c); err != nil {
-			return fmt.Errorf("charge %s: %w", c.Subject.Scope, err)
-		}
-	}
-	if f.Content == nil {
-		return nil
-	}
-	body := bodyRow{RequestID: string(f.ID), Response: s.bodies.pack(f.Content)}
-	return db.Clauses(clause.OnConflict{
-		Columns: []clause.Column{{Name: "request_id"}}, DoUpdates: clause.AssignmentColumns([]string{"response"}),
-	}).Create(&body).Error
-}
-
-var finishNames = []string{
-	"FinishedAt", "Outcome", "Backend", "Model", "StopReason", "ErrorCode", "Error", "InputTokens", "CachedTokens",
-	"OutputTokens", "ReasoningTokens", "UsageEstimated", "QueueUS", "FirstTokenUS", "TotalUS", "Attempts", "Decision",
-	"Dropped", "EffortAsked", "EffortEffective",
-}
-
-func finishRow(f *audit.Finish) finishColumns {
-	decision := "{}"
-	if f.Decision != nil {
-		decision = string(f.Decision)
-	}
-	return finishColumns{
-		FinishedAt: micros(f.At), Outcome: string(f.Outcome), Backend: f.Backend, Model: f.Model,
-		StopReason: string(f.StopReason), ErrorCode: string(f.ErrorCode), Error: f.Error,
-		InputTokens: f.Usage.Input, CachedTokens: f.Usage.CachedInput, OutputTokens: f.Usage.Output,
-		ReasoningTokens: f.Usage.Reasoning, UsageEstimated: f.Usage.Estimated,
-		QueueUS: f.Queue.Microseconds(), FirstTokenUS: f.FirstToken.Microseconds(), TotalUS: f.Total.Microseconds(),
-		Attempts: toJSON(nonNil(f.Attempts)), Decision: decision, Dropped: toJSON(nonNil(f.Dropped)),
-		EffortAsked: string(f.EffortAsked), EffortEffective: string(f.EffortEffective),
-	}
-}
-
-func nonNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// charge adds to a counter. A charge of a later period starts it; one of an earlier period, which ended while the
-// request ran, moves only the lifetime counter.
-func charge(db *gorm.DB, c audit.Charge) error {
-	return db.Exec(`
-		INSERT INTO usage_counters (scope, scope_id, period_end, used_tokens, lifetime_tokens) VALUES (?, ?, ?, ?, ?)
+var recordQueries = map[string]string{
+	"begin": `INSERT INTO requests (id, epoch, at, user_id, user_name, group_id, group_name, key_id, key_prefix, endpoint,
+		model_asked, model_resolved, stream, class, boundary, ip, user_agent, client_request_id, reserved_tokens,
+		finished_at, outcome, backend, model, stop_reason, error_code, error, input_tokens, cached_tokens, output_tokens,
+		reasoning_tokens, usage_estimated, queue_us, first_token_us, total_us, attempts, decision, dropped, effort_asked,
+		effort_effective)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+		0, '', '', '', '', '', '', 0, 0, 0, 0, FALSE, 0, 0, 0, '[]', '{}', '[]', '', '')
+		ON CONFLICT DO NOTHING`,
+	"requestBody": `INSERT INTO request_bodies (request_id, request) VALUES (?, ?) ON CONFLICT DO NOTHING`,
+	"finish": `UPDATE requests SET finished_at = ?, outcome = ?, backend = ?, model = ?, stop_reason = ?, error_code = ?,
+		error = ?, input_tokens = ?, cached_tokens = ?, output_tokens = ?, reasoning_tokens = ?, usage_estimated = ?,
+		queue_us = ?, first_token_us = ?, total_us = ?, attempts = ?, decision = ?, dropped = ?, effort_asked = ?,
+		effort_effective = ?
+		WHERE id = ? AND finished_at = 0`,
+	"responseBody": `INSERT INTO request_bodies (request_id, response) VALUES (?, ?)
+		ON CONFLICT (request_id) DO UPDATE SET response = excluded.response`,
+	// A charge of a later period starts it; one of an earlier period, which ended while the request ran, moves only the
+	// lifetime counter.
+	"charge": `INSERT INTO usage_counters (scope, scope_id, period_end, used_tokens, lifetime_tokens) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (scope, scope_id) DO UPDATE SET
 			used_tokens = CASE
 				WHEN excluded.period_end > usage_counters.period_end THEN excluded.used_tokens
@@ -196,14 +46,178 @@ func charge(db *gorm.DB, c audit.Charge) error {
 			period_end = CASE WHEN excluded.period_end > usage_counters.period_end
 				THEN excluded.period_end ELSE usage_counters.period_end END,
 			lifetime_tokens = usage_counters.lifetime_tokens + excluded.lifetime_tokens`,
-		c.Subject.Scope, c.Subject.ID, micros(c.PeriodEnd), c.Tokens, c.Tokens).Error
+	"refusal": `INSERT INTO refusals (id, at, user_id, key_id, key_prefix, endpoint, model, code, ip)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 }
 
-func insertRefusal(db *gorm.DB, r *audit.Refusal) error {
-	return insertNew(db, &refusalRow{
-		ID: string(r.ID), At: micros(r.At), UserID: string(r.User), KeyID: string(r.Key), KeyPrefix: r.KeyPrefix,
-		Endpoint: r.Endpoint, Model: r.Model, Code: string(r.Code), IP: r.IP,
-	})
+// records returns the prepared statements. They are prepared on first use, because the tables must be there.
+func (s *Store) records(ctx context.Context) (*recordSQL, error) {
+	s.recordMu.Lock()
+	defer s.recordMu.Unlock()
+	if s.recordStmts != nil {
+		return s.recordStmts, nil
+	}
+	db, err := s.write.DB()
+	if err != nil {
+		return nil, err
+	}
+	r := &recordSQL{}
+	for name, into := range map[string]**sql.Stmt{
+		"begin": &r.begin, "requestBody": &r.requestBody, "finish": &r.finish, "responseBody": &r.responseBody,
+		"charge": &r.charge, "refusal": &r.refusal,
+	} {
+		if *into, err = db.PrepareContext(ctx, s.bind(recordQueries[name])); err != nil { //nolint:sqlclosecheck // closed with the store
+			return nil, fmt.Errorf("prepare %s: %w", name, err)
+		}
+	}
+	s.recordStmts = r
+	return r, nil
+}
+
+// bind turns ? into the placeholders of the database.
+func (s *Store) bind(query string) string {
+	if s.Kind() == SQLite {
+		return query
+	}
+	var b strings.Builder
+	for i := 1; ; i++ {
+		before, after, found := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteString("$" + strconv.Itoa(i))
+		query = after
+	}
+}
+
+// Append implements audit.Store.
+func (s *Store) Append(ctx context.Context, entries []audit.Entry) error {
+	stmts, err := s.records(ctx)
+	if err != nil {
+		return err
+	}
+	db, err := s.write.DB()
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	a := appender{ctx: ctx, tx: tx, sql: stmts, bodies: s.bodies, charges: map[chargeKey]int64{}}
+	if err := a.all(entries); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// appender writes one batch in one transaction.
+type appender struct {
+	ctx    context.Context //nolint:containedctx // lives as long as one call
+	tx     *sql.Tx
+	sql    *recordSQL
+	bodies *bodyCodec
+	// charges of the whole batch are added up, so that each counter is written once.
+	charges map[chargeKey]int64
+	order   []chargeKey
+}
+
+type chargeKey struct {
+	scope, id string
+	periodEnd int64
+}
+
+func (a *appender) all(entries []audit.Entry) error {
+	for _, e := range entries {
+		var err error
+		switch {
+		case e.Begin != nil:
+			err = a.begin(e.Begin)
+		case e.Finish != nil:
+			err = a.finish(e.Finish)
+		case e.Refusal != nil:
+			err = a.refusal(e.Refusal)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, k := range a.order {
+		if _, err := a.exec(a.sql.charge, k.scope, k.id, k.periodEnd, a.charges[k], a.charges[k]); err != nil {
+			return fmt.Errorf("charge %s: %w", k.scope, err)
+		}
+	}
+	return nil
+}
+
+func (a *appender) exec(stmt *sql.Stmt, args ...any) (sql.Result, error) {
+	return a.tx.StmtContext(a.ctx, stmt).ExecContext(a.ctx, args...)
+}
+
+func (a *appender) begin(r *audit.Record) error {
+	_, err := a.exec(a.sql.begin, string(r.ID), r.Epoch, micros(r.At), string(r.User), r.UserName, string(r.Group),
+		r.GroupName, string(r.Key), r.KeyPrefix, r.Endpoint, r.ModelAsked, r.ModelResolved, r.Stream, string(r.Class),
+		string(r.Boundary), r.IP, r.UserAgent, r.ClientRequestID, r.ReservedTokens)
+	if err != nil {
+		return fmt.Errorf("insert request: %w", err)
+	}
+	if r.Content == nil {
+		return nil
+	}
+	if _, err := a.exec(a.sql.requestBody, string(r.ID), a.bodies.pack(r.Content)); err != nil {
+		return fmt.Errorf("insert request body: %w", err)
+	}
+	return nil
+}
+
+// finish ends an open request and settles its charges; a request that has ended already is left alone.
+func (a *appender) finish(f *audit.Finish) error {
+	decision := "{}"
+	if f.Decision != nil {
+		decision = string(f.Decision)
+	}
+	res, err := a.exec(a.sql.finish, micros(f.At), string(f.Outcome), f.Backend, f.Model, string(f.StopReason),
+		string(f.ErrorCode), f.Error, f.Usage.Input, f.Usage.CachedInput, f.Usage.Output, f.Usage.Reasoning,
+		f.Usage.Estimated, f.Queue.Microseconds(), f.FirstToken.Microseconds(), f.Total.Microseconds(),
+		toJSON(nonNil(f.Attempts)), decision, toJSON(nonNil(f.Dropped)), string(f.EffortAsked), string(f.EffortEffective),
+		string(f.ID))
+	if err != nil {
+		return fmt.Errorf("update request: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	for _, c := range f.Charges {
+		k := chargeKey{c.Subject.Scope, c.Subject.ID, micros(c.PeriodEnd)}
+		if _, ok := a.charges[k]; !ok {
+			a.order = append(a.order, k)
+		}
+		a.charges[k] += c.Tokens
+	}
+	if f.Content == nil {
+		return nil
+	}
+	if _, err := a.exec(a.sql.responseBody, string(f.ID), a.bodies.pack(f.Content)); err != nil {
+		return fmt.Errorf("insert response body: %w", err)
+	}
+	return nil
+}
+
+func (a *appender) refusal(r *audit.Refusal) error {
+	_, err := a.exec(a.sql.refusal, string(r.ID), micros(r.At), string(r.User), string(r.Key), r.KeyPrefix, r.Endpoint,
+		r.Model, string(r.Code), r.IP)
+	if err != nil {
+		return fmt.Errorf("insert refusal: %w", err)
+	}
+	return nil
+}
+
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 type instanceRow struct {

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/libtnb/sqlite"
@@ -50,6 +51,9 @@ type Store struct {
 	log    *slog.Logger
 	url    string
 	bodies *bodyCodec
+
+	recordMu    sync.Mutex
+	recordStmts *recordSQL // nil until they are used
 }
 
 // Kind is the kind of a database: sqlite or postgres.

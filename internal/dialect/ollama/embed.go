@@ -50,7 +50,7 @@ func DecodeEmbedReply(body []byte, n int) (*llm.EmbedResponse, error) {
 	}
 	resp := &llm.EmbedResponse{}
 	for key, value := range dialect.Members(body) {
-		switch key {
+		switch string(key) {
 		case "error":
 			e, _ := dialect.ParseUpstreamError(body)
 			return nil, e.Classify(0)

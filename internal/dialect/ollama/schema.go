@@ -59,7 +59,7 @@ func (in *inliner) value(dst, raw json.RawMessage, depth int) json.RawMessage {
 
 func (in *inliner) object(dst, raw json.RawMessage, depth int) json.RawMessage {
 	for key, value := range dialect.Members(raw) {
-		if key != "$ref" {
+		if string(key) != "$ref" {
 			continue
 		}
 		ref, _ := dialect.Unquote(value)
@@ -75,9 +75,9 @@ func (in *inliner) object(dst, raw json.RawMessage, depth int) json.RawMessage {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = dialect.AppendString(dst, key)
+		dst = dialect.AppendString(dst, string(key))
 		dst = append(dst, ':')
-		if key == "$defs" || key == "definitions" {
+		if string(key) == "$defs" || string(key) == "definitions" {
 			dst = append(dst, value...) // nothing refers to them any more, or they must stay as they are
 			continue
 		}
@@ -97,7 +97,7 @@ func (in *inliner) resolve(ref string) json.RawMessage {
 		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
 		var found json.RawMessage
 		for key, value := range dialect.Members(raw) {
-			if key == step {
+			if string(key) == step {
 				found = value
 			}
 		}

@@ -69,7 +69,7 @@ type wireLine struct {
 
 func readLine(data []byte) (l wireLine) {
 	for key, value := range dialect.Members(data) {
-		switch key {
+		switch string(key) {
 		case "message":
 			l.message, l.known = value, true
 		case "logprobs":
@@ -122,7 +122,7 @@ func (d *decoder) message(raw, logprobs json.RawMessage) bool {
 	var thinking, text string
 	var tools json.RawMessage
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "content":
 			text, _ = dialect.Unquote(value)
 		case "thinking":
@@ -158,12 +158,12 @@ func (d *decoder) message(raw, logprobs json.RawMessage) bool {
 func (d *decoder) tool(raw json.RawMessage) bool {
 	f := dialect.ToolFragment{Whole: true}
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "id":
 			f.ID, _ = dialect.Unquote(value)
 		case "function":
 			for k, v := range dialect.Members(value) {
-				switch k {
+				switch string(k) {
 				case "name":
 					f.Name, _ = dialect.Unquote(v)
 				case "arguments":

@@ -199,7 +199,7 @@ func (c *call) thinking(w *wireRequest) {
 func (c *call) templateArgument(key string, on bool) {
 	args := map[string]json.RawMessage{}
 	for name, value := range dialect.Members(c.extra["chat_template_kwargs"]) {
-		args[name] = value
+		args[string(name)] = value
 	}
 	args[key] = json.RawMessage("false")
 	if on {

@@ -14,7 +14,7 @@ import (
 func (d *streamDecoder) delta(index int, raw, logprobs json.RawMessage) bool {
 	var w struct{ content, reasoning, reasoningContent, refusal, tools, function json.RawMessage }
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "content":
 			w.content = value
 		case "reasoning":
@@ -65,7 +65,7 @@ func (d *streamDecoder) delta(index int, raw, logprobs json.RawMessage) bool {
 func (d *streamDecoder) tool(index int, raw json.RawMessage) bool {
 	f := dialect.ToolFragment{Index: -1}
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "index":
 			if n, ok := dialect.Int(value); ok {
 				f.Index = int(n)
@@ -81,7 +81,7 @@ func (d *streamDecoder) tool(index int, raw json.RawMessage) bool {
 
 func (d *streamDecoder) function(f *dialect.ToolFragment, raw json.RawMessage) {
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "name":
 			f.Name, _ = dialect.Unquote(value)
 		case "arguments":
@@ -102,7 +102,7 @@ func readUsage(raw json.RawMessage) (llm.Usage, bool) {
 	var total int
 	for key, value := range dialect.Members(raw) {
 		n, ok := dialect.Int(value)
-		switch key {
+		switch string(key) {
 		case "prompt_tokens":
 			u.Input, counted = int(n), ok
 		case "completion_tokens":
@@ -124,7 +124,7 @@ func readUsage(raw json.RawMessage) (llm.Usage, bool) {
 // member returns the whole number that raw, an object, has under name; 0 if there is none.
 func member(raw json.RawMessage, name string) int {
 	for key, value := range dialect.Members(raw) {
-		if key == name {
+		if string(key) == name {
 			n, _ := dialect.Int(value)
 			return int(n)
 		}
@@ -140,7 +140,7 @@ func contentText(raw json.RawMessage) string {
 	var text strings.Builder
 	for _, item := range dialect.Elements(raw) {
 		for key, value := range dialect.Members(item) {
-			if key == "text" {
+			if string(key) == "text" {
 				s, _ := dialect.Unquote(value)
 				text.WriteString(s)
 			}
@@ -152,7 +152,7 @@ func contentText(raw json.RawMessage) string {
 // tokenLogprobs returns a copy of the token list of a logprobs object, or nil.
 func tokenLogprobs(raw json.RawMessage) json.RawMessage {
 	for key, value := range dialect.Members(raw) {
-		if key == "content" && dialect.Kind(value) == '[' {
+		if string(key) == "content" && dialect.Kind(value) == '[' {
 			return bytes.Clone(value)
 		}
 	}

@@ -210,7 +210,7 @@ func DecodeEmbedReply(body []byte, n int) (*llm.EmbedResponse, error) {
 	}
 	resp := &llm.EmbedResponse{Vectors: make([][]float32, n)}
 	for key, value := range dialect.Members(body) {
-		switch key {
+		switch string(key) {
 		case "data":
 			if err := readVectors(value, resp.Vectors); err != nil {
 				return nil, dialect.UpstreamFault("the model server sent unusable vectors", err)
@@ -232,7 +232,7 @@ func readVectors(raw json.RawMessage, into [][]float32) error {
 		index := i
 		var embedding json.RawMessage
 		for key, value := range dialect.Members(item) {
-			switch key {
+			switch string(key) {
 			case "index":
 				if n, ok := dialect.Int(value); ok {
 					index = int(n)

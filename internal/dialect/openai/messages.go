@@ -48,7 +48,7 @@ type wireMessage struct {
 
 func readMessage(raw json.RawMessage) (m wireMessage) {
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "role":
 			m.role = value
 		case "content":
@@ -225,7 +225,7 @@ func (h *history) resolve(r *llm.ToolResult) bool {
 func readCall(raw json.RawMessage) (llm.ToolCall, *llm.Error) {
 	var id, function, custom json.RawMessage
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "id":
 			id = value
 		case "function":
@@ -251,7 +251,7 @@ func readCall(raw json.RawMessage) (llm.ToolCall, *llm.Error) {
 func readFunction(raw json.RawMessage) (llm.ToolCall, *llm.Error) {
 	var call llm.ToolCall
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "name":
 			call.Name, _ = dialect.Unquote(value)
 		case "arguments":
@@ -281,7 +281,7 @@ func reasoningText(w wireMessage) string {
 	var text string
 	for _, item := range dialect.Elements(w.reasoningDetails) {
 		for key, value := range dialect.Members(item) {
-			if key == "text" || key == "summary" {
+			if string(key) == "text" || string(key) == "summary" {
 				s, _ := dialect.Unquote(value)
 				text += s
 			}

@@ -65,7 +65,7 @@ func DecodeModels(body []byte) ([]llm.Model, error) {
 	}
 	var data json.RawMessage
 	for key, value := range dialect.Members(body) {
-		if key == "data" {
+		if string(key) == "data" {
 			data = value
 		}
 	}
@@ -84,7 +84,7 @@ func DecodeModels(body []byte) ([]llm.Model, error) {
 func readCard(raw json.RawMessage) llm.Model {
 	var m llm.Model
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "id":
 			m.Name, _ = dialect.Unquote(value)
 		case "max_model_len", "context_length", "context_window", "max_context_length":
@@ -106,7 +106,7 @@ func readCard(raw json.RawMessage) llm.Model {
 func DecodeVersion(body []byte) (string, error) {
 	if json.Valid(body) {
 		for key, value := range dialect.Members(body) {
-			if v, ok := dialect.Unquote(value); ok && key == "version" {
+			if v, ok := dialect.Unquote(value); ok && string(key) == "version" {
 				return v, nil
 			}
 		}

@@ -44,7 +44,7 @@ func part(raw json.RawMessage) (llm.Block, *llm.Error) {
 	}
 	members := map[string]json.RawMessage{}
 	for key, value := range dialect.Members(raw) {
-		members[key] = value
+		members[string(key)] = value
 	}
 	kind, _ := dialect.Unquote(members["type"])
 	switch kind {
@@ -88,7 +88,7 @@ func imagePart(raw, detail json.RawMessage) (llm.Block, *llm.Error) {
 	if !ok {
 		path = "image_url.url"
 		for key, value := range dialect.Members(raw) {
-			switch key {
+			switch string(key) {
 			case "url":
 				ref, _ = dialect.Unquote(value)
 			case "detail":
@@ -110,7 +110,7 @@ func imagePart(raw, detail json.RawMessage) (llm.Block, *llm.Error) {
 func audioPart(raw json.RawMessage) (llm.Block, *llm.Error) {
 	var payload, format string
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "data":
 			payload, _ = dialect.Unquote(value)
 		case "format":
@@ -140,7 +140,7 @@ func audioPart(raw json.RawMessage) (llm.Block, *llm.Error) {
 func filePart(raw json.RawMessage) (llm.Block, *llm.Error) {
 	var payload, name string
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "file_data":
 			payload, _ = dialect.Unquote(value)
 		case "filename":

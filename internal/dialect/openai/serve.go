@@ -160,9 +160,9 @@ func (d *decoder) logitBias(raw json.RawMessage) map[string]float64 {
 	for token, value := range dialect.Members(raw) {
 		x, ok := dialect.Float(value)
 		if !ok {
-			d.f.Fail("logit_bias."+token, "must be a number")
+			d.f.Fail("logit_bias."+string(token), "must be a number")
 		}
-		bias[token] = x
+		bias[string(token)] = x
 	}
 	if len(bias) == 0 {
 		return nil

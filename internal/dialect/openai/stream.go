@@ -116,7 +116,7 @@ type wireChunk struct {
 
 func readChunk(data []byte) (c wireChunk) {
 	for key, value := range dialect.Members(data) {
-		switch key {
+		switch string(key) {
 		case "choices":
 			c.choices, c.known = value, true
 		case "usage":
@@ -177,7 +177,7 @@ func (d *streamDecoder) choice(raw json.RawMessage) bool {
 	var delta, finish, stop, logprobs json.RawMessage
 	index := 0
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "index":
 			if n, ok := dialect.Int(value); ok {
 				index = int(n)

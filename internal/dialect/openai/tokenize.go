@@ -16,12 +16,12 @@ func EncodeTokenize(r *llm.Request, o CallOptions) ([]byte, error) {
 	}
 	body := []byte{'{'}
 	for key, value := range dialect.Members(chat) {
-		switch key {
+		switch string(key) {
 		case "model", "messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs":
 			if len(body) > 1 {
 				body = append(body, ',')
 			}
-			body = dialect.AppendString(body, key)
+			body = dialect.AppendString(body, string(key))
 			body = append(body, ':')
 			body = append(body, value...)
 		}
@@ -36,7 +36,7 @@ func DecodeTokenize(body []byte) (count, contextLength int, err error) {
 	if json.Valid(body) {
 		for key, value := range dialect.Members(body) {
 			n, ok := dialect.Int(value)
-			switch key {
+			switch string(key) {
 			case "count":
 				count, found = int(n), ok
 			case "max_model_len":

@@ -57,7 +57,7 @@ func readTool(raw json.RawMessage) (llm.Tool, *llm.Error) {
 	kind := "function"
 	var function json.RawMessage
 	for key, value := range dialect.Members(raw) {
-		switch key {
+		switch string(key) {
 		case "type":
 			kind, _ = dialect.Unquote(value)
 		case "function":
