@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"strings"
 
 	"mindrouter/internal/llm"
@@ -110,8 +111,7 @@ func (a *arranger) add(msg llm.Message, userNext bool) {
 			}
 			return
 		}
-		prev := &a.out[n-1]
-		prev.Blocks = append(prev.Blocks[:len(prev.Blocks):len(prev.Blocks)], llm.TextBlock("\n\n"+reminder))
+		a.out[n-1].Blocks = appendText(a.out[n-1].Blocks, reminder)
 	}
 }
 
@@ -123,10 +123,31 @@ func (a *arranger) flush(msg *llm.Message) {
 	text := strings.Join(a.fold, "\n")
 	a.fold = nil
 	if msg != nil && msg.Role == llm.RoleUser {
-		msg.Blocks = append([]llm.Block{llm.TextBlock(text + "\n\n")}, msg.Blocks...)
+		msg.Blocks = prependText(msg.Blocks, text)
 		return
 	}
 	a.out = append(a.out, llm.Message{Role: llm.RoleUser, Blocks: []llm.Block{llm.TextBlock(text)}})
+}
+
+// appendText returns a copy of blocks with text at the end, in the last block if that is text: a message of one text
+// stays one, which is all that some templates know.
+func appendText(blocks []llm.Block, text string) []llm.Block {
+	blocks = slices.Clone(blocks)
+	if n := len(blocks); n > 0 && blocks[n-1].Kind == llm.BlockText {
+		blocks[n-1].Text = joinText(blocks[n-1].Text, text)
+		return blocks
+	}
+	return append(blocks, llm.TextBlock(text))
+}
+
+// prependText returns a copy of blocks with text at the beginning.
+func prependText(blocks []llm.Block, text string) []llm.Block {
+	if len(blocks) > 0 && blocks[0].Kind == llm.BlockText {
+		blocks = slices.Clone(blocks)
+		blocks[0].Text = joinText(text, blocks[0].Text)
+		return blocks
+	}
+	return append([]llm.Block{llm.TextBlock(text)}, blocks...)
 }
 
 func (a *arranger) note(what string) {

@@ -20,8 +20,12 @@ type ThinkingPlan struct {
 var efforts = []llm.Effort{llm.EffortMinimal, llm.EffortLow, llm.EffortMedium, llm.EffortHigh, llm.EffortXHigh, llm.EffortMax}
 
 // PlanThinking translates what the client asks of the model's reasoning for model m. The ladder lists the efforts that
-// the backend accepts, least first; nil means low, medium and high. Notes name the field as dialect origin calls it.
+// the backend accepts from a model of ProfileLevels, least first; nil means low, medium and high, which are also all
+// that a model of ProfileEffort knows. Notes name the field as dialect origin calls it.
 func PlanThinking(t llm.Thinking, m llm.Model, origin llm.Dialect, ladder []llm.Effort) ThinkingPlan {
+	if ladder == nil {
+		ladder = efforts[1:4]
+	}
 	p := ThinkingPlan{Hide: t.Hidden || t.Mode == llm.ThinkingOff, Budget: t.Budget}
 	if t == (llm.Thinking{Hidden: t.Hidden}) {
 		return p
@@ -61,7 +65,7 @@ func (p *ThinkingPlan) request(t llm.Thinking, profile llm.ThinkingProfile, ladd
 		if off {
 			effort = llm.EffortLow
 		}
-		p.Effort = clampEffort(effort, ladder)
+		p.Effort = clampEffort(effort, efforts[1:4])
 		if off || (t.Effort != llm.EffortUnset && p.Effort != t.Effort) {
 			note("clamped", string(p.Effort))
 		}
@@ -91,9 +95,6 @@ func (p *ThinkingPlan) request(t llm.Thinking, profile llm.ThinkingProfile, ladd
 func clampEffort(e llm.Effort, ladder []llm.Effort) llm.Effort {
 	if e == llm.EffortUnset {
 		return e
-	}
-	if ladder == nil {
-		ladder = efforts[1:4]
 	}
 	best := ladder[0]
 	for _, step := range ladder {

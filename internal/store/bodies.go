@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
@@ -27,18 +28,24 @@ func newBodyCodec() (*bodyCodec, error) {
 	return &bodyCodec{enc: enc, dec: dec}, nil
 }
 
-// pack compresses; nil stays nil.
+// smallBody is below what compression is worth its time, in bytes.
+const smallBody = 512
+
+// zstdMagic begins every compressed body. A body as it is begins with a brace, for it is JSON.
+var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+
+// pack compresses what is large enough; nil stays nil.
 func (c *bodyCodec) pack(body []byte) []byte {
-	if body == nil {
-		return nil
+	if len(body) < smallBody {
+		return body
 	}
 	return c.enc.EncodeAll(body, nil)
 }
 
 // unpack is the inverse of pack.
 func (c *bodyCodec) unpack(packed []byte) ([]byte, error) {
-	if packed == nil {
-		return nil, nil
+	if !bytes.HasPrefix(packed, zstdMagic) {
+		return packed, nil
 	}
 	body, err := c.dec.DecodeAll(packed, nil)
 	if err != nil {

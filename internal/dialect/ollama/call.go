@@ -179,10 +179,7 @@ func (c *call) think() json.RawMessage {
 		c.err = &llm.Error{Code: llm.CodeUnsupported, Param: "think", Message: fmt.Sprintf("%q does not support thinking", c.r.Model)}
 		return nil
 	}
-	ladder := []llm.Effort{llm.EffortLow, llm.EffortMedium, llm.EffortHigh}
-	if profile == llm.ProfileLevels {
-		ladder = append(ladder, llm.EffortMax)
-	}
+	ladder := []llm.Effort{llm.EffortLow, llm.EffortMedium, llm.EffortHigh, llm.EffortMax}
 	p := dialect.PlanThinking(c.r.Thinking, m, c.r.Origin, ladder)
 	c.notes = append(c.notes, p.Notes...)
 	switch {

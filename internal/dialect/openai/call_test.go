@@ -27,12 +27,12 @@ func callOf(t *testing.T, r *llm.Request, o openai.CallOptions) (map[string]json
 	if o.Engine == "" {
 		o.Engine = openai.EngineVLLM
 	}
-	before := compact(t, r)
+	before := shown(r.Messages) + compact(t, r.Extra)
 	out, notes, err := openai.EncodeChat(r, o)
 	if err != nil {
 		t.Fatalf("encode: %v", err)
 	}
-	if compact(t, r) != before {
+	if shown(r.Messages)+compact(t, r.Extra) != before {
 		t.Error("EncodeChat changes the request")
 	}
 	var body map[string]json.RawMessage
@@ -122,7 +122,7 @@ func TestEncodeChatForVLLM(t *testing.T) {
 		"developer is kept": {in: talk(`{"role":"developer","content":"d"},{"role":"user","content":"u"}`), o: openai.CallOptions{Model: llm.Model{DeveloperRole: "developer"}}, names: []string{"messages"}, want: `{"messages":[{"role":"developer","content":"d"},{"role":"user","content":"u"}]}`},
 		"late system": {
 			in: talk(`{"role":"user","content":"u"},{"role":"system","content":"s"}`), names: []string{"messages"}, notes: "messages.system=folded",
-			want: `{"messages":[{"role":"user","content":[{"type":"text","text":"u"},{"type":"text","text":"\n\n<system-reminder>\ns\n</system-reminder>"}]}]}`,
+			want: `{"messages":[{"role":"user","content":"u\n\n<system-reminder>\ns\n</system-reminder>"}]}`,
 		},
 		"null content with calls": {
 			in: talk(`{"role":"user","content":"u"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"id\":12345678901234567890,\"x\":1.0}"}}]},{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r"},{"type":"text","text":"s"}]}`), names: []string{"messages"},
