@@ -38,7 +38,7 @@ func HomePage(h Home) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"stack stack--s\"><h1>One door to the university's own models</h1><p class=\"muted\">MindRouter stands between people and the open-weight models on the university's GPUs. It speaks the OpenAI protocol, shares the machines fairly, keeps everybody within their limits and records every request.</p><p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"stack stack--s\"><h1>One door to the university's own models</h1><p class=\"muted\">MindRouter stands between people and the open-weight models on the university's GPUs. It speaks the OpenAI protocol, finds a free machine for every request, keeps everybody within their limits and records what was done.</p><p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -35,11 +35,12 @@ type cli struct {
 	Key     keyCmd     `cmd:"" help:"API keys."`
 	Backend backendCmd `cmd:"" help:"Model servers."`
 
-	Migrate    migrateCmd    `cmd:"" help:"The database's schema."`
-	Secret     secretCmd     `cmd:"" help:"The key ring."`
-	Doctor     doctorCmd     `cmd:"" help:"Check everything that the service depends on; exit 1 if anything is broken."`
-	SimBackend simBackendCmd `cmd:"" help:"Run a simulated model server, for load tests and demonstrations."`
-	Version    versionCmd    `cmd:"" help:"Print version, commit and Go version."`
+	Migrate     migrateCmd     `cmd:"" help:"The database's schema."`
+	Secret      secretCmd      `cmd:"" help:"The key ring."`
+	Doctor      doctorCmd      `cmd:"" help:"Check everything that the service depends on; exit 1 if anything is broken."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Ask the running server whether it lives; for containers."`
+	SimBackend  simBackendCmd  `cmd:"" help:"Run a simulated model server, for load tests and demonstrations."`
+	Version     versionCmd     `cmd:"" help:"Print version, commit and Go version."`
 }
 
 // env is what a command gets beside its flags.

@@ -2,8 +2,12 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"mindrouter/internal/api"
@@ -77,4 +81,37 @@ func (s *server) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.handler)
 	return mux
+}
+
+// Healthcheck asks the server that runs with the same configuration whether it lives. It is for containers, whose image
+// holds nothing that could ask.
+func Healthcheck(ctx context.Context, cfg Config) error {
+	host, port, err := net.SplitHostPort(cfg.Addr)
+	if err != nil {
+		return err
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	scheme, client := "http", &http.Client{Timeout: pingTimeout}
+	if cfg.TLS != nil {
+		scheme = "https"
+		// The certificate names the public host; whoever answers on this address of ours is the one we mean.
+		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(host, port)+"/livez", http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("the server does not answer: %w", err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server answers %s", resp.Status)
+	}
+	return nil
 }

@@ -62,10 +62,11 @@ func (h *Web) home(w http.ResponseWriter, r *http.Request) {
 		BaseURL: base,
 		State:   state(view.Status(), models),
 		Models:  models,
-		Command: "mindrouter user create alice --email alice@example.edu --group staff --role user\n" +
+		Command: "mindrouter user create alice --email alice@example.edu --group staff\n" +
 			"mindrouter key create --user alice --name laptop",
 		Curl: fmt.Sprintf("curl %s/v1/chat/completions \\\n  -H \"Authorization: Bearer $MINDROUTER_KEY\" \\\n"+
-			"  -H \"Content-Type: application/json\" \\\n  -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'",
+			"  -H \"Content-Type: application/json\" \\\n  -d '{\"model\": %q, \"stream\": true,\n"+
+			"       \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
 			base, example),
 	}))
 }

@@ -92,7 +92,7 @@ func TestEmbed(t *testing.T) {
 		t.Errorf("an empty text: %v", err)
 	}
 	resp, err := ollama.DecodeEmbedReply([]byte(`{"model":"e","embeddings":[[0.5,1],[1,0.25]],"prompt_eval_count":3}`), 2)
-	if err != nil || fmt.Sprint(resp.Vectors, resp.Usage.Input, resp.Model) != "[[0.5 1] [1 0.25]] 3 e" {
+	if err != nil || fmt.Sprintf("%v %d %s", resp.Vectors, resp.Usage.Input, resp.Model) != "[[0.5 1] [1 0.25]] 3 e" {
 		t.Errorf("%+v, %v", resp, err)
 	}
 	for body, code := range map[string]llm.Code{

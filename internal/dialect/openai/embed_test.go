@@ -88,13 +88,13 @@ func vectors(t *testing.T, body []byte, asBase64 bool) string {
 		}
 		out = append(out, v)
 	}
-	return fmt.Sprint(reply.Object, reply.Model, out, reply.Usage.Prompt, reply.Usage.Total)
+	return fmt.Sprintf("%s %s %v %d %d", reply.Object, reply.Model, out, reply.Usage.Prompt, reply.Usage.Total)
 }
 
 func TestEncodeEmbedGivesTheSameVectorsInBothForms(t *testing.T) {
 	t.Parallel()
 	resp := &llm.EmbedResponse{Model: "served", Vectors: [][]float32{{1, -0.25, 1e-9}, {math.MaxFloat32, 0, 0.1}}, Usage: llm.Usage{Input: 5}}
-	want := "liste[[1 -0.25 1e-09] [3.4028235e+38 0 0.1]] 5 5"
+	want := "list e [[1 -0.25 1e-09] [3.4028235e+38 0 0.1]] 5 5"
 	for _, asBase64 := range []bool{false, true} {
 		body, err := openai.EncodeEmbed(resp, &llm.EmbedRequest{Model: "e", Base64: asBase64})
 		if err != nil {
