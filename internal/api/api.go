@@ -23,6 +23,9 @@ import (
 // MaxBody bounds a request body, decoded, in bytes.
 const MaxBody = 32 << 20
 
+// bodyTimeout is how long a client may take to send its body.
+const bodyTimeout = 2 * time.Minute
+
 // RequestIDHeader carries the request's id. The server sets it on the response before a handler runs.
 const RequestIDHeader = "X-Request-Id"
 
@@ -124,7 +127,14 @@ func (a *API) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
+		return nil, err
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err == nil {
+		err = rc.SetReadDeadline(time.Time{}) // from here on the connection is watched for the client's leaving
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):

@@ -57,6 +57,9 @@ func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, c
 	enc := codec.NewEncoder(w, reply)
 	setFacts(w.Header(), s.Facts(), call.Meta.Arrived)
 	w.Header().Set("Content-Type", enc.ContentType())
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
 	if err := enc.EncodeResponse(resp); err != nil {
 		a.cfg.Log.Debug("answer not delivered", "request_id", reply.RequestID, "error", err)
 	}

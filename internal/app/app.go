@@ -31,6 +31,7 @@ import (
 	"mindrouter/internal/routing"
 	"mindrouter/internal/scheduler"
 	"mindrouter/internal/secret"
+	"mindrouter/internal/store"
 	"mindrouter/internal/tokens"
 	"mindrouter/static"
 )
@@ -182,7 +183,9 @@ func (s *server) run(ctx context.Context, onReady func(Ready)) error {
 	record.Go(func() error { return s.recorder.Run(recording) })
 	loop.Go(func() error { return s.fleet.Run(loops) })
 	loop.Go(func() error { return s.db.Watch(loops, func(uint64) { s.follow(loops) }) })
-	loop.Go(func() error { return s.heartbeat(loops) })
+	if s.db.Kind() == store.Postgres { // on SQLite there is no other server to tell
+		loop.Go(func() error { return s.heartbeat(loops) })
+	}
 
 	failed := make(chan error, len(servers)) // one per server: nobody waits to send
 	for i, srv := range servers {
@@ -280,7 +283,7 @@ func (s *server) heartbeat(ctx context.Context) error {
 func (s *server) markLost(ctx context.Context) error {
 	now := time.Now()
 	alive := now.Add(-deadAfter)
-	if s.db.Kind() == "sqlite" {
+	if s.db.Kind() == store.SQLite {
 		alive = now.Add(time.Hour)
 	}
 	n, err := s.db.MarkLost(ctx, s.epoch, alive, now)

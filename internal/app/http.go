@@ -101,7 +101,9 @@ func (s *server) observe(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler {
 				s.log.Error("panic", "request_id", id, "panic", v, "stack", string(debug.Stack()))
-				if !rec.begun {
+				if rec.begun {
+					defer panic(http.ErrAbortHandler) // the client must not take what it has for the whole
+				} else {
 					http.Error(rec, `{"error":{"message":"Something went wrong on our side.","type":"server_error","param":null,"code":null}}`, http.StatusInternalServerError)
 				}
 			}

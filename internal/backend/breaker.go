@@ -31,6 +31,15 @@ func (b *breaker) state(now time.Time) breakerState {
 	}
 }
 
+// began notes that a request began to be answered. That ends the trial of a half-open breaker; but until one is answered
+// to its end, the next failure opens it again.
+func (b *breaker) began(now time.Time, limit int) {
+	if b.state(now) == breakerHalfOpen {
+		b.failures, b.openUntil = limit-1, time.Time{}
+	}
+}
+
+// success notes that a request was answered to its end.
 func (b *breaker) success() { *b = breaker{} }
 
 func (b *breaker) failure(now time.Time, reason string, limit int, cooldown time.Duration) {

@@ -173,8 +173,23 @@ func (s server) stream(ctx context.Context, path string, body []byte, decode fun
 				return
 			}
 		}
+		drain(resp.Body, cancel)
 	}
 	return &Answer{Events: events, close: closeAll}, nil
+}
+
+// Bounds on what may follow the end of an answer.
+const (
+	drainBytes   = 64 << 10
+	drainTimeout = 250 * time.Millisecond
+)
+
+// drain reads what follows the end of an answer, usually nothing but the end of the body. Only then is the backend done
+// with the request, and its connection free for the next. A backend that keeps the body open is left alone.
+func drain(body io.Reader, cancel func()) {
+	timer := time.AfterFunc(drainTimeout, cancel)
+	defer timer.Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes)) // the answer is complete whatever comes
 }
 
 // fault classifies an error of the connection. An error that is classified already, and the end of the context, pass.

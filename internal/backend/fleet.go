@@ -362,9 +362,34 @@ func (f *Fleet) Refresh() {
 	}
 }
 
-// Report tells how an attempt on a backend went. fault is nil for success and for ends that are not the backend's
-// fault; firstToken is 0 if no event came.
-func (f *Fleet) Report(id routing.BackendID, fault error, firstToken time.Duration) {
+// Began tells that a backend has begun to answer, after firstToken.
+func (f *Fleet) Began(id routing.BackendID, firstToken time.Duration) {
+	f.report(id, func(m *member, now time.Time, retry RetrySettings) {
+		m.breaker.began(now, retry.BreakerFailures)
+		ms := float64(firstToken) / float64(time.Millisecond)
+		if m.latency == 0 {
+			m.latency = ms
+		} else {
+			m.latency += latencyWeight * (ms - m.latency)
+		}
+	})
+}
+
+// Succeeded tells that a backend has answered a request to its end.
+func (f *Fleet) Succeeded(id routing.BackendID) {
+	f.report(id, func(m *member, _ time.Time, _ RetrySettings) { m.breaker.success() })
+}
+
+// Failed tells that a backend has failed a request by its own fault.
+func (f *Fleet) Failed(id routing.BackendID) {
+	f.report(id, func(m *member, now time.Time, retry RetrySettings) {
+		m.breaker.failure(now, "failed requests in a row", retry.BreakerFailures, retry.BreakerCooldown)
+	})
+}
+
+// report changes what is known of a backend and publishes it if the breaker has moved; averages are published with the
+// next poll.
+func (f *Fleet) report(id routing.BackendID, change func(*member, time.Time, RetrySettings)) {
 	f.mu.Lock()
 	m := f.members[string(id)]
 	if m == nil {
@@ -373,33 +398,17 @@ func (f *Fleet) Report(id routing.BackendID, fault error, firstToken time.Durati
 	}
 	now := time.Now()
 	before := m.breaker.state(now)
-	latency := m.latency
-	if fault != nil {
-		retry := f.catalog.Settings.WithDefaults().Retry
-		m.breaker.failure(now, "failed requests in a row", retry.BreakerFailures, retry.BreakerCooldown)
-	} else {
-		m.breaker.success()
-	}
-	if firstToken > 0 {
-		ms := float64(firstToken) / float64(time.Millisecond)
-		if m.latency == 0 {
-			m.latency = ms
-		} else {
-			m.latency += latencyWeight * (ms - m.latency)
-		}
-	}
+	change(m, now, f.catalog.Settings.WithDefaults().Retry)
 	after := m.breaker.state(now)
-	if before == after && (latency != 0) == (m.latency != 0) {
-		f.mu.Unlock() // averages are published with the next poll
+	if before == after {
+		f.mu.Unlock()
 		return
 	}
-	if before != after {
-		m.since = now
-		select { // the poller keeps the time of the cooldown
-		case m.wake <- struct{}{}:
-		default:
-		}
-		f.log.Warn("backend breaker changed", "backend", m.cfg.Name, "open", after == breakerOpen, "error", fault)
+	m.since = now
+	select { // the poller keeps the time of the cooldown
+	case m.wake <- struct{}{}:
+	default:
 	}
+	f.log.Warn("backend breaker changed", "backend", m.cfg.Name, "open", after == breakerOpen)
 	f.publishAndUnlock(now)
 }

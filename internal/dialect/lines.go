@@ -58,7 +58,7 @@ func (l *lineReader) next() (line []byte, terminated bool, err error) {
 			return nil, false, fmt.Errorf("line of more than %d bytes: %w", MaxFrame, ErrFrameTooLong)
 		}
 		if l.err != nil {
-			if l.err == io.EOF && l.end > l.start {
+			if errors.Is(l.err, io.EOF) && l.end > l.start {
 				line = l.buf[l.start:l.end]
 				l.start, l.scanned = l.end, 0
 				return line, false, nil
@@ -142,7 +142,7 @@ func (l *lineReader) peek() (byte, error) {
 func (l *lineReader) rest() ([]byte, error) {
 	head := l.buf[l.start:l.end]
 	l.start = l.end
-	if l.err != nil && l.err != io.EOF {
+	if l.err != nil && !errors.Is(l.err, io.EOF) {
 		return nil, l.err
 	}
 	tail, err := io.ReadAll(io.LimitReader(l.r, MaxFrame+1))

@@ -35,6 +35,9 @@ func ImageData(data []byte) (*llm.Media, *llm.Error) {
 	if kind == "" {
 		return nil, llm.Errorf(llm.CodeInvalidRequest, "is not a PNG, JPEG, WebP or GIF image")
 	}
+	if pixels(kind, data) > MaxPixels {
+		return nil, llm.Errorf(llm.CodeInvalidRequest, "has more than %d megapixels", MaxPixels/1_000_000)
+	}
 	return &llm.Media{Type: kind, Data: data}, nil
 }
 

@@ -3,6 +3,7 @@ package dialect
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -34,9 +35,8 @@ func syntaxError(body []byte) error {
 		return fmt.Errorf("the body is empty; a JSON object is needed")
 	}
 	var raw json.RawMessage
-	err := json.Unmarshal(body, &raw)
-	syntax, ok := err.(*json.SyntaxError)
-	if !ok {
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(body, &raw); !errors.As(err, &syntax) {
 		return fmt.Errorf("the body is not valid JSON")
 	}
 	at := int(min(max(syntax.Offset, 1), int64(len(body)))) - 1

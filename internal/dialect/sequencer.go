@@ -1,8 +1,6 @@
 package dialect
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -55,33 +53,6 @@ type Sequencer struct {
 // NewSequencer returns a sequencer that hands its events to yield, which is the body of an llm.Stream.
 func NewSequencer(o SequencerOptions, yield func(llm.Event, error) bool) *Sequencer {
 	return &Sequencer{o: o, yield: yield}
-}
-
-// choice is the state of one of the answers.
-type choice struct {
-	index    int
-	segments []*segment // from the open one on
-	calls    []*segment // all tool calls of the choice
-	next     int        // index of the next block
-	logprobs json.RawMessage
-	hidden   strings.Builder // thinking that is kept for promotion
-	tags     tagSplitter
-	hasText  bool
-	finished bool
-}
-
-// segment is one block, possibly not started yet.
-type segment struct {
-	kind     llm.BlockKind
-	key      int // index of a tool call as the backend counts
-	id, name string
-	pending  []byte
-	logprobs json.RawMessage
-	extent   jsonExtent
-	index    int
-	started  bool
-	ended    bool
-	dropped  bool
 }
 
 // Start yields the Start event, with the usage that is known by now, unless it was yielded before.
@@ -174,8 +145,8 @@ func (s *Sequencer) Tool(i int, f ToolFragment) bool {
 			c.segments = append(c.segments, call)
 		}
 	}
-	if call.id == "" && !call.started {
-		call.id = f.ID
+	if call.sent == "" && !call.started {
+		call.sent = f.ID
 	}
 	if call.name == "" {
 		call.name = f.Name
@@ -303,17 +274,18 @@ func (s *Sequencer) begin(c *choice, seg *segment, final bool) bool {
 			}
 			return false
 		}
-		if seg.id == "" && len(seg.pending) == 0 && !final {
+		if seg.sent == "" && len(seg.pending) == 0 && !final {
 			return false
 		}
-		if seg.id == "" || s.ids[seg.id] {
-			seg.id = NewToolID()
+		id := seg.sent
+		if id == "" || s.ids[id] {
+			id = NewToolID()
 		}
 		if s.ids == nil {
 			s.ids = map[string]bool{}
 		}
-		s.ids[seg.id] = true
-		ev.ToolCall = &llm.ToolCall{ID: seg.id, Name: seg.name}
+		s.ids[id] = true
+		ev.ToolCall = &llm.ToolCall{ID: id, Name: seg.name}
 	}
 	seg.started, seg.index = true, c.next
 	c.next++
@@ -334,55 +306,6 @@ func (s *Sequencer) delta(c *choice, seg *segment, text string, logprobs json.Ra
 		text, logprobs = text[cut:], nil
 	}
 	return s.emit(llm.Event{Kind: llm.EventDelta, Choice: c.index, Index: seg.index, Block: seg.kind, Text: text, Logprobs: logprobs})
-}
-
-func (c *choice) last() *segment {
-	if len(c.segments) == 0 {
-		return nil
-	}
-	return c.segments[len(c.segments)-1]
-}
-
-// call finds the tool call that f continues, or nil if f begins one.
-func (c *choice) call(f ToolFragment) *segment {
-	if f.Whole || len(c.calls) == 0 {
-		return nil
-	}
-	if f.Index < 0 {
-		if f.ID == "" {
-			if last := c.calls[len(c.calls)-1]; f.Name == "" || last.name == "" {
-				return last
-			}
-			return nil // a second name without id: the next call
-		}
-		for _, call := range c.calls {
-			if call.id == f.ID {
-				return call
-			}
-		}
-		if last := c.calls[len(c.calls)-1]; last.id == "" && f.Name == "" {
-			return last
-		}
-		return nil
-	}
-	for i := len(c.calls) - 1; i >= 0; i-- {
-		call := c.calls[i]
-		if call.key != f.Index {
-			continue
-		}
-		if f.ID != "" && f.Name != "" && call.id != "" && call.id != f.ID && call.name != "" {
-			return nil // servers exist that give every call the index 0
-		}
-		return call
-	}
-	return nil
-}
-
-// NewToolID returns a fresh id of a tool call.
-func NewToolID() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
-	return "call_" + hex.EncodeToString(b[:])
 }
 
 // SequencerFor returns the options that follow from a request and the model that answers it.

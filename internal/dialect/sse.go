@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -46,7 +47,7 @@ func (r *SSEReader) Next() (SSEEvent, error) {
 	r.name, r.data, r.seen = "", r.data[:0], false
 	for {
 		line, _, err := r.lines.next()
-		if err == io.EOF && r.seen {
+		if errors.Is(err, io.EOF) && r.seen {
 			return SSEEvent{Name: r.name, Data: r.data}, nil
 		}
 		if err != nil {

@@ -82,7 +82,7 @@ func ParseUpstreamError(raw json.RawMessage) (UpstreamError, bool) {
 }
 
 func (e *UpstreamError) member(key string, value json.RawMessage) {
-	switch string(key) {
+	switch key {
 	case "message":
 		e.Message = mustString(value)
 	case "param":

@@ -52,6 +52,7 @@ func (g *Gateway) Embed(ctx context.Context, call EmbedCall) (*llm.EmbedResponse
 	if err != nil {
 		return nil, Facts{}, r.fail(ctx, err)
 	}
+	g.cfg.Fleet.Succeeded(r.lease.Backend().ID)
 	facts := Facts{Backend: string(r.lease.Backend().ID), Model: r.lease.Model().Name, Queue: r.queue, Notes: r.notes}
 	if resp.Usage == (llm.Usage{}) {
 		resp.Usage = llm.Usage{Input: r.input, Estimated: true}

@@ -37,18 +37,23 @@ func (r *run) measure(ctx context.Context, req *llm.Request) error {
 		r.need.Input = 0 // proved
 		return nil
 	case fits(bound):
-		r.input, r.estimated = r.g.cfg.Counter.Count(req), true
+		r.count(req)
 		r.need.Input = 0
 		return nil
 	}
 	if n, ok := r.countExactly(ctx, req); ok {
 		r.input = n
 	} else {
-		r.input, r.estimated = r.g.cfg.Counter.Count(req), true
+		r.count(req)
 		r.notes = append(r.notes, llm.Note{Field: "input_tokens", What: "estimated"})
 	}
 	r.need.Input = r.input
 	return nil
+}
+
+// count counts the prompt with our own vocabulary.
+func (r *run) count(req *llm.Request) {
+	r.input, r.estimated, r.counted = r.g.cfg.Counter.Count(req), true, true
 }
 
 // metered reports whether any token limit binds the caller.

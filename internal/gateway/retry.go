@@ -75,13 +75,13 @@ func tryOn[T any](ctx context.Context, r *run, lease *scheduler.Lease, try func(
 	a := audit.Attempt{Backend: string(id), Model: lease.Model().Name, Outcome: "ok", Took: time.Since(started)}
 	switch {
 	case err == nil:
-		r.g.cfg.Fleet.Report(id, nil, a.Took)
+		r.g.cfg.Fleet.Began(id, a.Took)
 	case ctx.Err() != nil:
 		a.Outcome = "cancelled"
 	default:
 		a.Outcome, a.Error = "error", string(llm.CodeOf(err))
 		if blamesBackend(err) {
-			r.g.cfg.Fleet.Report(id, err, 0)
+			r.g.cfg.Fleet.Failed(id)
 		}
 		r.g.cfg.Log.Warn("attempt failed", "request_id", r.meta.ID, "backend", id, "model", a.Model, "error", err)
 	}

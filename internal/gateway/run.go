@@ -29,6 +29,7 @@ type run struct {
 	need        routing.Need
 	input       int  // counted tokens of the prompt
 	estimated   bool // input is not exact
+	counted     bool // input was counted with our own vocabulary
 	maxTokens   int  // bound of the answer that was asked or implied
 	explicit    bool // the client gave a bound
 	effortAsked llm.Effort

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mindrouter/internal/llm"
+	"mindrouter/internal/scheduler"
 )
 
 // Stream is an answer that has begun. It is used by one goroutine.
@@ -38,7 +39,7 @@ func (s *Stream) Events(ctx context.Context) llm.Stream {
 			if err != nil {
 				s.err = classify(ctx, err)
 				if blamesBackend(err) && ctx.Err() == nil {
-					s.run.g.cfg.Fleet.Report(s.run.lease.Backend().ID, err, 0)
+					s.run.g.cfg.Fleet.Failed(s.run.lease.Backend().ID)
 					s.run.attempts[len(s.run.attempts)-1].Outcome = "error"
 					s.run.attempts[len(s.run.attempts)-1].Error = string(llm.CodeOf(err))
 				}
@@ -57,8 +58,15 @@ func (s *Stream) Events(ctx context.Context) llm.Stream {
 				return
 			}
 		}
-		s.done = true
+		s.end()
 	}
+}
+
+// end notes that the backend has answered to the end. The slot is free from here on, however slowly the client reads.
+func (s *Stream) end() {
+	s.done = true
+	s.run.g.cfg.Fleet.Succeeded(s.run.lease.Backend().ID)
+	s.run.lease.Release(scheduler.Actual{Usage: s.usage(s.acc.Response())})
 }
 
 // pull yields the head and then what the backend sends.
@@ -152,6 +160,9 @@ func (s *Stream) Close(ctx context.Context) {
 	}
 	if len(resp.Choices) > 0 {
 		e.stop = resp.Choices[0].StopReason
+	}
+	if s.run.counted && s.reported && s.done {
+		s.run.g.cfg.Counter.Learn(s.run.model, s.run.input, resp.Usage.Input)
 	}
 	if s.run.keepsContent() {
 		e.content = contentOfResponse(resp)

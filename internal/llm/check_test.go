@@ -107,7 +107,10 @@ func TestCheckPassesErrorsThrough(t *testing.T) {
 func TestCheckStopsWithItsConsumer(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for range llm.Check(stream(start, openText, say)) {
+	for _, err := range llm.Check(stream(start, openText, say)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		seen++
 		if seen == 2 {
 			break

@@ -63,17 +63,17 @@ func TestEventsStopsWithItsConsumer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawResponse(t)
-		total := 0
-		for range llm.Events(r) {
-			total++
-		}
-		limit := rapid.IntRange(1, total).Draw(t, "limit")
-		seen := 0
-		for range llm.Events(r) {
-			if seen++; seen == limit {
-				break
+		count := func(limit int) int {
+			seen := 0
+			for _, err := range llm.Events(r) {
+				if seen++; err != nil || seen == limit {
+					break
+				}
 			}
+			return seen
 		}
+		limit := rapid.IntRange(1, count(-1)).Draw(t, "limit")
+		seen := count(limit)
 		if seen != limit {
 			t.Fatalf("%d events, want %d", seen, limit)
 		}

@@ -24,7 +24,7 @@ func TestErrorKeepsItsCauseForTheLog(t *testing.T) {
 		t.Error("an unclassified error is classified")
 	}
 	plain := &llm.Error{Code: llm.CodeTimeout, RetryAfter: time.Second}
-	if plain.With(cause); plain.Err != nil {
+	if plain.With(cause).Err == nil || plain.Err != nil {
 		t.Error("With changes its receiver")
 	}
 }

@@ -20,7 +20,7 @@ func texts(r *llm.Request) iter.Seq[string] {
 
 func blockTexts(blocks []llm.Block, yield func(string) bool) bool {
 	for _, b := range blocks {
-		ok := true
+		var ok bool
 		switch {
 		case b.ToolCall != nil:
 			ok = yield(b.ToolCall.ID) && yield(b.ToolCall.Name) && yield(string(b.ToolCall.Arguments))

@@ -450,3 +450,43 @@ func FuzzDecodeChat(f *testing.F) {
 		}
 	})
 }
+
+func TestDecodeOptionsOfOllamaFillWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	r, notes := decode(t, with(`"temperature":0.5,"options":{"temperature":1,"top_k":7,"num_predict":9,"stop":["END"],"seed":3,"num_ctx":4096},"keep_alive":"5m"`))
+	if *r.Sampling.Temperature != 0.5 || *r.Sampling.TopK != 7 || *r.MaxTokens != 9 || r.Stop[0] != "END" || *r.Sampling.Seed != 3 {
+		t.Errorf("request %+v", r)
+	}
+	if got := words(notes); got != "options.num_ctx=dropped, keep_alive=dropped" {
+		t.Errorf("notes %s", got)
+	}
+	r, _ = decode(t, with(`"max_tokens":5,"options":{"num_predict":-1}`))
+	if *r.MaxTokens != 5 {
+		t.Errorf("max_tokens %d", *r.MaxTokens)
+	}
+	if _, _, err := (openai.Chat{}).DecodeChat([]byte(with(`"options":{"top_k":"x"}`))); llm.AsError(err) == nil || llm.AsError(err).Param != "options.top_k" {
+		t.Errorf("a wrong option: %v", err)
+	}
+}
+
+func BenchmarkDecodeAndEncode(b *testing.B) {
+	text := strings.Repeat("The sky is blue and the sea is wide. ", 50)
+	for name, body := range map[string]string{
+		"2KiB": with(`"temperature":0.5,"stream":true,"x":"` + text + `"`),
+		"image of 1MiB": talk(`{"role":"user","content":[{"type":"text","text":"what is it"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` +
+			base64.StdEncoding.EncodeToString(append(pixel, make([]byte, 1<<20)...)) + `"}}]}`),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r, _, err := openai.Chat{}.DecodeChat([]byte(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, _, err := openai.EncodeChat(r, openai.CallOptions{Engine: openai.EngineVLLM}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -118,15 +118,18 @@ func TestEncodeEmbedCall(t *testing.T) {
 		want string
 	}{
 		"texts to vLLM": {
-			llm.EmbedRequest{Inputs: []llm.EmbedInput{{Text: "a"}, {Text: ""}}, Dimensions: &two}, openai.EngineVLLM,
+			llm.EmbedRequest{Inputs: []llm.EmbedInput{{Text: "a"}, {Text: ""}}, Dimensions: &two},
+			openai.EngineVLLM,
 			`{"model":"served","input":["a",""],"encoding_format":"base64","dimensions":2}`,
 		},
 		"tokens to others": {
-			llm.EmbedRequest{Inputs: []llm.EmbedInput{{Tokens: []int{1, 2}}}}, openai.EngineOpenAI,
+			llm.EmbedRequest{Inputs: []llm.EmbedInput{{Tokens: []int{1, 2}}}},
+			openai.EngineOpenAI,
 			`{"model":"served","input":[[1,2]],"encoding_format":"float"}`,
 		},
 		"truncation": {
-			llm.EmbedRequest{Inputs: []llm.EmbedInput{{Text: "a"}}, Truncate: &cut}, openai.EngineVLLM,
+			llm.EmbedRequest{Inputs: []llm.EmbedInput{{Text: "a"}}, Truncate: &cut},
+			openai.EngineVLLM,
 			`{"model":"served","input":["a"],"encoding_format":"base64","truncate_prompt_tokens":-1}`,
 		},
 	} {

@@ -24,7 +24,8 @@ func (e *encoder) EncodeResponse(resp *llm.Response) error {
 	}
 	b = append(b, `],"usage":`...)
 	b = appendUsage(b, resp.Usage)
-	e.buf = append(b, "}\n"...)
+	b = append(b, "}\n"...)
+	e.buf = b
 	return e.flush()
 }
 

@@ -61,6 +61,7 @@ func (d *decoder) decode() {
 	d.thinking()
 	d.stream()
 	d.client()
+	d.runnerOptions()
 	d.extras()
 }
 
@@ -86,28 +87,26 @@ func (d *decoder) model() {
 func (d *decoder) limits() {
 	r, f := d.req, d.f
 	old := f.Int("max_tokens", 1, maxTokens)
-	if r.MaxTokens = f.Int("max_completion_tokens", 1, maxTokens); r.MaxTokens == nil {
-		r.MaxTokens = old
-	}
+	r.MaxTokens = first(f.Int("max_completion_tokens", 1, maxTokens), old)
 	if r.N = f.Int("n", 1, 128); r.N != nil && *r.N == 1 {
 		r.N = nil
 	}
-	r.Stop = d.stop(f.Take("stop"))
+	r.Stop = d.stop("stop", f.Take("stop"))
 }
 
-func (d *decoder) stop(raw json.RawMessage) []string {
+func (d *decoder) stop(field string, raw json.RawMessage) []string {
 	if raw == nil {
 		return nil
 	}
 	if s, ok := dialect.Unquote(raw); ok {
 		if s == "" {
-			d.note("stop", "dropped")
+			d.note(field, "dropped")
 			return nil
 		}
 		return []string{s}
 	}
 	if dialect.Kind(raw) != '[' {
-		d.f.Fail("stop", "must be a string or a list of strings")
+		d.f.Fail(field, "must be a string or a list of strings")
 		return nil
 	}
 	var stops []string
@@ -115,78 +114,14 @@ func (d *decoder) stop(raw json.RawMessage) []string {
 		s, ok := dialect.Unquote(item)
 		switch {
 		case !ok:
-			d.f.Fail(at("stop", i), "must be a string")
+			d.f.Fail(at(field, i), "must be a string")
 		case s == "":
-			d.note(at("stop", i), "dropped") // an empty stop sequence would match at once; servers refuse it
+			d.note(at(field, i), "dropped") // an empty stop sequence would match at once; servers refuse it
 		default:
 			stops = append(stops, s)
 		}
 	}
 	return stops
-}
-
-func (d *decoder) sampling() {
-	s, f := &d.req.Sampling, d.f
-	s.Temperature = f.Float("temperature")
-	s.TopP = f.Float("top_p")
-	s.TopK = f.Int("top_k", -1, 1<<30)
-	s.MinP = f.Float("min_p")
-	s.TypicalP = f.Float("typical_p")
-	s.RepeatPenalty = f.Float("repetition_penalty")
-	if alias := f.Float("repeat_penalty"); s.RepeatPenalty == nil {
-		s.RepeatPenalty = alias
-	}
-	s.RepeatLastN = f.Int("repeat_last_n", -1, 1<<30)
-	s.PresencePenalty = f.Float("presence_penalty")
-	s.FrequencyPenalty = f.Float("frequency_penalty")
-	s.Seed = f.Int64("seed")
-	s.MinTokens = f.Int("min_tokens", 0, maxTokens)
-	s.IgnoreEOS = f.Bool("ignore_eos")
-	s.LogitBias = d.logitBias(f.Take("logit_bias"))
-	s.StopTokenIDs = d.tokenIDs("stop_token_ids", f.Take("stop_token_ids"))
-	d.req.Logprobs = f.Bool("logprobs")
-	d.req.TopLogprobs = f.Int("top_logprobs", 0, 20)
-}
-
-func (d *decoder) logitBias(raw json.RawMessage) map[string]float64 {
-	if raw == nil {
-		return nil
-	}
-	if dialect.Kind(raw) != '{' {
-		d.f.Fail("logit_bias", "must be an object")
-		return nil
-	}
-	bias := map[string]float64{}
-	for token, value := range dialect.Members(raw) {
-		x, ok := dialect.Float(value)
-		if !ok {
-			d.f.Fail("logit_bias."+string(token), "must be a number")
-		}
-		bias[string(token)] = x
-	}
-	if len(bias) == 0 {
-		return nil
-	}
-	return bias
-}
-
-func (d *decoder) tokenIDs(name string, raw json.RawMessage) []int {
-	if raw == nil {
-		return nil
-	}
-	if dialect.Kind(raw) != '[' {
-		d.f.Fail(name, "must be a list of token ids")
-		return nil
-	}
-	var ids []int
-	for i, item := range dialect.Elements(raw) {
-		n, ok := dialect.Int(item)
-		if !ok {
-			d.f.Fail(at(name, i), "must be a whole number")
-		}
-		ids = append(ids, int(n))
-	}
-	return ids
 }
 
 func (d *decoder) stream() {

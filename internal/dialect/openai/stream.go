@@ -229,7 +229,7 @@ func (d *streamDecoder) finish(index int, reason string, stop json.RawMessage) b
 // flushCut finishes the choices that ended by length.
 func (d *streamDecoder) flushCut() bool {
 	reason := llm.StopMaxTokens
-	if d.measured && d.usage.Total() >= d.o.ContextLength {
+	if d.measured && d.seq.Choices() == 1 && d.usage.Total() >= d.o.ContextLength {
 		reason = llm.StopContextFull
 	}
 	for _, index := range d.cut {

@@ -366,7 +366,10 @@ func TestDecodeChatStreamStopsWithItsConsumer(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
 	go func() { _, _ = io.WriteString(w, sse(piece(`"content":"a"`, ""))) }()
-	for ev := range openai.DecodeChatStream(r, openai.DecodeOptions{}) {
+	for ev, err := range openai.DecodeChatStream(r, openai.DecodeOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if ev.Kind == llm.EventDelta {
 			break // would hang if the decoder read on
 		}
