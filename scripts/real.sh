@@ -14,7 +14,11 @@ make_work
 need_compiler
 find_ollama
 missing=()
-find_llama_cpp || missing+=("llama-cpp-python $LLAMA_CPP_PYTHON_VERSION (the reason is above)")
+llama_cpp="$LLAMA_CPP_PYTHON_VERSION with $GEMMA_PACKAGE $GEMMA_VERSION"
+if ! find_llama_cpp; then
+	llama_cpp=missing
+	missing+=("llama-cpp-python $LLAMA_CPP_PYTHON_VERSION (the reason is above)")
+fi
 # Other programs that an end-to-end test may need.
 start_postgres
 start_redis
@@ -30,7 +34,7 @@ cat <<EOF
 
 What ran
   Ollama            $OLLAMA_VERSION, built for CPU
-  llama-cpp-python  ${MINDROUTER_TEST_LLAMA_CPP:+$LLAMA_CPP_PYTHON_VERSION with $GEMMA_PACKAGE $GEMMA_VERSION}
+  llama-cpp-python  $llama_cpp
   tests             $passed passed, $failed failed, $skipped skipped
 EOF
 for piece in "${missing[@]}"; do

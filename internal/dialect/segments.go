@@ -25,7 +25,7 @@ type choice struct {
 // segment is one block, possibly not started yet.
 type segment struct {
 	kind     llm.BlockKind
-	key      int // index of a tool call as the backend counts
+	key      int    // index of a tool call as the backend counts
 	sent     string // id of a tool call as the backend sent it
 	name     string
 	pending  []byte

@@ -224,7 +224,7 @@ func TestInFlightNeverExceedsTheSlots(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			s := e2e.Start(t, e2e.Options{
-				Backends: map[string]simbackend.Config{"sim": {Dialect: e.dialect, Models: models(t), TimeScale: 0.05, Slots: 64}},
+				Backends: map[string]simbackend.Config{"sim": {Dialect: e.dialect, Models: models(t), TimeScale: 1, Slots: 64}},
 				Cluster:  fmt.Sprintf(`backends: [{name: sim, engine: %s, url: "%%sim%%", max_concurrent: 3}]`, e.dialect),
 			})
 			key := s.Key(app.NewKey{})

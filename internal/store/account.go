@@ -2,13 +2,19 @@ package store
 
 import (
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"mindrouter/internal/identity"
 	"mindrouter/internal/quota"
 )
 
-// KeysByPrefix implements identity.Store.
+// KeysByPrefix implements identity.Store. A prefix that is no text, which a caller may well send, is nobody's; PostgreSQL
+// would call it an error.
 func (s *Store) KeysByPrefix(ctx context.Context, prefix string) ([]identity.Key, error) {
+	if !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
+		return nil, nil
+	}
 	return many(s.read.WithContext(ctx).Where("prefix = ?", prefix), keyRow.key)
 }
 

@@ -2,9 +2,12 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
+
+	"mindrouter/internal/audit"
 )
 
 // bodyCodec compresses the content of requests. It is safe for concurrent use.
@@ -52,4 +55,26 @@ func (c *bodyCodec) unpack(packed []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read body: %w", err)
 	}
 	return body, nil
+}
+
+type bodyRow struct {
+	RequestID string `gorm:"primaryKey"`
+	Request   []byte
+	Response  []byte
+}
+
+func (bodyRow) TableName() string { return "request_bodies" }
+
+// Bodies returns the recorded content of a request and of its answer; either is nil if it was not recorded. The error is
+// identity.ErrNotFound if neither was.
+func (s *Store) Bodies(ctx context.Context, id audit.ID) (request, response []byte, err error) {
+	row, err := one(s.read.WithContext(ctx), func(r bodyRow) (bodyRow, error) { return r, nil }, "request_id = ?", string(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	if request, err = s.bodies.unpack(row.Request); err != nil {
+		return nil, nil, err
+	}
+	response, err = s.bodies.unpack(row.Response)
+	return request, response, err
 }

@@ -20,13 +20,14 @@ func (s *Store) View(ctx context.Context, fn func(admin.Reader) error) error {
 	return s.snapshot(ctx, func(db *gorm.DB) error { return fn(&configTx{s: s, db: db}) })
 }
 
-// InTx implements admin.Store.
+// InTx implements admin.Store. The version is raised first: its row is the lock that lets one change of configuration
+// follow another on PostgreSQL, so that fn may decide by what it reads.
 func (s *Store) InTx(ctx context.Context, fn func(admin.Tx) error) error {
 	return s.inTx(ctx, func(db *gorm.DB) error {
-		if err := fn(&configTx{s: s, db: db}); err != nil {
+		if err := s.raiseVersion(db); err != nil {
 			return err
 		}
-		return s.raiseVersion(db)
+		return fn(&configTx{s: s, db: db})
 	})
 }
 
@@ -182,7 +183,7 @@ func (t *configTx) Catalog(ctx context.Context) (backend.Catalog, error) {
 	if c.Backends, err = many(t.with(ctx).Order("name"), t.s.backend); err != nil {
 		return c, err
 	}
-	if c.Models, err = many(t.with(ctx).Table("models").Order("name"), fromNamed[backend.ModelConfig]); err != nil {
+	if c.Models, err = many(t.with(ctx).Table("models").Order("name"), namedRow.model); err != nil {
 		return c, err
 	}
 	if c.Aliases, err = many(t.with(ctx).Table("aliases").Order("name"), fromNamed[routing.Alias]); err != nil {

@@ -210,6 +210,14 @@ type namedRow struct {
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 }
 
+func (r namedRow) model() (backend.ModelConfig, error) {
+	m, err := fromJSON[backend.ModelConfig](r.Config)
+	if string(m.Parameters) == "null" { // raw JSON reads null as a value
+		m.Parameters = nil
+	}
+	return m, err
+}
+
 type settingsRow struct {
 	ID     int `gorm:"primaryKey"`
 	Config string
@@ -218,7 +226,7 @@ type settingsRow struct {
 func (settingsRow) TableName() string { return "settings" }
 
 func (s *Store) toNodeRow(n backend.Node) (nodeRow, error) {
-	sealed, err := s.seal(n.SidecarSecret, "node/"+n.ID)
+	sealed, err := s.seal(n.SidecarSecret, nodeContext(n.ID))
 	return nodeRow{
 		ID: n.ID, Name: n.Name, SidecarURL: n.SidecarURL, SidecarSecret: sealed, SidecarSecretRef: n.SidecarSecretRef,
 		CreatedAt: micros(n.CreatedAt),
@@ -226,15 +234,15 @@ func (s *Store) toNodeRow(n backend.Node) (nodeRow, error) {
 }
 
 func (s *Store) node(r nodeRow) (backend.Node, error) {
-	plain, err := s.open(r.SidecarSecret, "node/"+r.ID)
+	plain := s.openOrLose(r.SidecarSecret, "sidecar_secret of node "+r.Name, nodeContext(r.ID))
 	return backend.Node{
 		ID: r.ID, Name: r.Name, SidecarURL: r.SidecarURL, SidecarSecret: plain, SidecarSecretRef: r.SidecarSecretRef,
 		CreatedAt: fromMicros(r.CreatedAt),
-	}, err
+	}, nil
 }
 
 func (s *Store) toBackendRow(b backend.Config) (backendRow, error) {
-	sealed, err := s.seal(b.APIKey, "backend/"+b.ID)
+	sealed, err := s.seal(b.APIKey, backendContext(b.ID))
 	return backendRow{
 		ID: b.ID, Name: b.Name, Engine: string(b.Engine), URL: b.URL, APIKey: sealed, APIKeyRef: b.APIKeyRef, Node: b.Node,
 		GPUs: toJSON(b.GPUs), MaxConcurrent: b.MaxConcurrent, Priority: b.Priority, Boundary: b.Boundary,
@@ -244,10 +252,7 @@ func (s *Store) toBackendRow(b backend.Config) (backendRow, error) {
 }
 
 func (s *Store) backend(r backendRow) (backend.Config, error) {
-	plain, err := s.open(r.APIKey, "backend/"+r.ID)
-	if err != nil {
-		return backend.Config{}, fmt.Errorf("API key of backend %s: %w", r.Name, err)
-	}
+	plain := s.openOrLose(r.APIKey, "api_key of backend "+r.Name, backendContext(r.ID))
 	gpus, err := fromJSON[[]int](r.GPUs)
 	if err != nil {
 		return backend.Config{}, err
@@ -259,19 +264,4 @@ func (s *Store) backend(r backendRow) (backend.Config, error) {
 		Intent: routing.Intent(r.Intent), RequestsPerMinute: r.RequestsPerMinute, TokensPerMinute: r.TokensPerMinute,
 		Models: models, CreatedAt: fromMicros(r.CreatedAt),
 	}, err
-}
-
-func (s *Store) seal(plain, context string) (string, error) {
-	if plain == "" {
-		return "", nil
-	}
-	return s.sealer.Seal([]byte(plain), context)
-}
-
-func (s *Store) open(sealed, context string) (string, error) {
-	if sealed == "" {
-		return "", nil
-	}
-	plain, err := s.sealer.Open(sealed, context)
-	return string(plain), err
 }

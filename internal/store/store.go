@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -69,6 +70,9 @@ const (
 func KindOf(databaseURL string) (Kind, error) {
 	switch {
 	case strings.HasPrefix(databaseURL, "sqlite:"):
+		if path := SQLitePath(databaseURL); path == "" || strings.HasPrefix(path, ":memory:") {
+			return "", errors.New("want sqlite:PATH with a file: what is only in memory is lost at the end")
+		}
 		return SQLite, nil
 	case strings.HasPrefix(databaseURL, "postgres://"), strings.HasPrefix(databaseURL, "postgresql://"):
 		return Postgres, nil
@@ -134,6 +138,14 @@ func (s *Store) openSQLite(path string, powerSafe bool) error {
 	synchronous := "NORMAL"
 	if powerSafe {
 		synchronous = "FULL"
+	}
+	// SQLite gives its other files the mode of the first. The file holds people's words: only its owner reads it.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
 	}
 	write, err := openSQLite(path, 1, "_txlock=immediate", "_pragma=synchronous("+synchronous+")")
 	if err != nil {
@@ -206,13 +218,17 @@ type Migration struct {
 }
 
 // Migrate brings the schema up to date and returns what it applied. Several servers may call it at once.
-func (s *Store) Migrate(ctx context.Context) ([]Migration, error) {
+func (s *Store) Migrate(ctx context.Context) (out []Migration, err error) {
 	p, err := s.provider()
 	if err != nil {
 		return nil, err
 	}
+	unlock, err := s.lockMigration(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("lock for migration: %w", err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	results, err := p.Up(ctx)
-	var out []Migration
 	for _, r := range results {
 		out = append(out, Migration{Version: r.Source.Version, Name: r.Source.Path, Applied: r.Error == nil})
 	}

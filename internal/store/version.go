@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -32,7 +31,7 @@ func (s *Store) raiseVersion(db *gorm.DB) error {
 	if err := db.Exec("UPDATE catalog_state SET version = version + 1 WHERE id = 1").Error; err != nil {
 		return fmt.Errorf("raise catalog version: %w", err)
 	}
-	if s.Kind() == Postgres {
+	if s.Kind() == Postgres { // sent by the commit
 		return db.Exec("SELECT pg_notify(?, '')", notifyChannel).Error
 	}
 	return nil
@@ -46,13 +45,15 @@ func (s *Store) CatalogVersion(ctx context.Context) (uint64, error) {
 // pollEvery is how often SQLite is asked for a new version, and how long Watch pauses after PostgreSQL was lost.
 const pollEvery = 500 * time.Millisecond
 
-// Watch calls changed with the new version whenever the configuration has changed, by whatever process, until ctx ends.
-// A failure to read is logged and tried again: while the database is away nothing changes.
+// distrust is how long PostgreSQL may be silent before it is asked all the same: a pooler or a connection that is dead
+// without knowing it swallows notifications.
+const distrust = 2 * time.Second
+
+// Watch calls changed with the version that it finds, because the configuration may have changed since the caller read
+// it, and then with the new version whenever the configuration has changed, by whatever process, until ctx ends. A failure
+// to read is logged and tried again: while the database is away nothing changes.
 func (s *Store) Watch(ctx context.Context, changed func(version uint64)) error {
-	last, err := s.CatalogVersion(ctx)
-	if err != nil && ctx.Err() == nil {
-		return err
-	}
+	var last uint64 // versions begin at 1
 	tell := func() error {
 		v, err := s.CatalogVersion(ctx)
 		if err == nil && v != last {
@@ -97,10 +98,14 @@ func (s *Store) listen(ctx context.Context, tell func() error) error {
 		if err := tell(); err != nil { // also what changed before LISTEN
 			return err
 		}
-		if _, err := conn.WaitForNotification(ctx); err != nil {
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
+		waiting, cancel := context.WithTimeout(ctx, distrust)
+		_, err := conn.WaitForNotification(waiting)
+		silent := waiting.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !silent:
 			return err
 		}
 	}
