@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -84,11 +83,22 @@ type modelLine struct {
 	Capabilities  []string `json:"capabilities,omitempty"` // absent: the server does not say
 }
 
+// Help implements kong.HelpProvider.
+func (backendProbeCmd) Help() string {
+	return `Examples:
+
+  mindrouter backend probe http://gpu01:8000
+
+  mindrouter backend probe https://models.example.com --key-env EXAMPLE_KEY --json`
+}
+
 // Run implements the command.
 func (c *backendProbeCmd) Run(ctx context.Context, e *env) error {
 	key := ""
 	if c.KeyEnv != "" {
-		key = os.Getenv(c.KeyEnv)
+		if key = e.lookup(c.KeyEnv); key == "" {
+			return fmt.Errorf("%w: --key-env: the environment has no %s", errUsage, c.KeyEnv)
+		}
 	}
 	p, err := app.ProbeBackend(ctx, c.URL, key)
 	if err != nil {

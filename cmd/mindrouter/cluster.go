@@ -16,11 +16,26 @@ type applyCmd struct {
 	JSON   bool   `name:"json" help:"Print the difference as JSON."`
 }
 
+// Help implements kong.HelpProvider.
+func (applyCmd) Help() string {
+	return `The file is YAML; its schema is docs/cluster.schema.json, also served at /schema/cluster.json. It is applied whole or not
+at all, and a second time it changes nothing. What it does not name is left alone unless --prune is given. Keys that have
+no effect yet are told as warnings on standard error. A running server follows within a second.
+
+Examples:
+
+  mindrouter apply -f cluster.yaml --dry-run
+
+  mindrouter export | ssh other mindrouter apply -f -`
+}
+
 // Run implements the command.
 func (c *applyCmd) Run(ctx context.Context, e *env) error {
 	var file []byte
 	var err error
-	if c.File == "-" {
+	name := c.File
+	if name == "-" {
+		name = "standard input"
 		file, err = io.ReadAll(e.stdin)
 	} else {
 		file, err = os.ReadFile(c.File)
@@ -29,7 +44,10 @@ func (c *applyCmd) Run(ctx context.Context, e *env) error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return e.with(ctx, func(cmd *app.Commands) error {
-		diff, err := cmd.Apply(ctx, c.File, file, app.ApplyOptions{DryRun: c.DryRun, Prune: c.Prune})
+		diff, err := cmd.Apply(ctx, name, file, app.ApplyOptions{
+			DryRun: c.DryRun, Prune: c.Prune,
+			Warn: func(line string) { _, _ = fmt.Fprintln(e.stderr, "warning: "+line) }, // nowhere else to say it
+		})
 		if err != nil {
 			return err
 		}
@@ -66,6 +84,12 @@ func printDiff(w io.Writer, diff []app.Difference, dry bool) error {
 }
 
 type exportCmd struct{}
+
+// Help implements kong.HelpProvider.
+func (exportCmd) Help() string {
+	return `What it prints applies to where it came from without any change, and to an empty database. Secrets appear as the
+references that they were read from. Passwords, API keys of users, and locks of accounts are not in it.`
+}
 
 // Run implements the command.
 func (c *exportCmd) Run(ctx context.Context, e *env) error {

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"strings"
 
 	"mindrouter/internal/app"
 )
 
 // config resolves the settings for a command.
 func (e *env) config() (app.Config, *slog.Logger, error) {
-	cfg, err := app.LoadConfig(e.flags, os.Environ())
+	cfg, err := app.LoadConfig(e.flags, e.environ)
 	if err != nil {
 		return cfg, nil, fmt.Errorf("%w:\n%w", errUsage, err)
 	}
@@ -34,8 +34,18 @@ func (e *env) with(ctx context.Context, do func(*app.Commands) error) error {
 	}
 	err = errors.Join(do(c), c.Close())
 	var field *app.FieldError
-	if errors.As(err, &field) {
+	if errors.As(err, &field) && field.Err == nil { // the value could never be right
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return err
+}
+
+// lookup is the value of an environment variable; empty if it is not set.
+func (e *env) lookup(name string) string {
+	for _, kv := range e.environ {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

@@ -17,21 +17,35 @@ type keyCmd struct {
 }
 
 type keyCreateCmd struct {
-	User           string   `required:"" help:"Owner; of a service key its maintainer."`
-	Name           string   `required:"" help:"What the key is for."`
+	User           string   `required:"" placeholder:"NAME" help:"Owner; of a service key its maintainer."`
+	Name           string   `required:"" placeholder:"LABEL" help:"What the key is for."`
 	Expires        string   `placeholder:"90d" help:"Life of the key, such as 90d or 12h, or never. By default the group decides."`
-	Scopes         []string `default:"inference" help:"inference, admin, or both."`
+	Scopes         []string `default:"inference" placeholder:"inference,admin" help:"inference, admin, or both."`
 	Models         []string `placeholder:"A,B" help:"Models and aliases that the key may use; by default those of the group."`
-	RPM            int      `name:"rpm" help:"Requests per minute; 0 is no limit of its own."`
-	TPM            int      `name:"tpm" help:"Tokens per minute; 0 is no limit of its own."`
-	Budget         int64    `help:"Tokens per budget period of the group; 0 is no limit of its own."`
-	MaxConcurrent  int      `help:"Requests in flight; more wait in the queue. 0 is no limit of its own."`
+	RPM            int      `name:"rpm" placeholder:"N" help:"Requests per minute; 0 is no limit of its own."`
+	TPM            int      `name:"tpm" placeholder:"N" help:"Tokens per minute; 0 is no limit of its own."`
+	Budget         int64    `placeholder:"TOKENS" help:"Tokens per budget period of the group; 0 is no limit of its own."`
+	MaxConcurrent  int      `placeholder:"N" help:"Requests in flight; more wait in the queue. 0 is no limit of its own."`
 	Class          string   `enum:",interactive,standard,batch" default:"" placeholder:"CLASS" help:"interactive, standard (the default) or batch."`
 	Boundary       string   `enum:",any,campus" default:"" placeholder:"BOUNDARY" help:"any (the default) or campus."`
 	ReasoningField string   `enum:",reasoning_content,reasoning,both" default:"" placeholder:"FIELD" help:"Where thinking appears on the OpenAI surface: reasoning_content (the default), reasoning or both."`
 	Service        bool     `help:"Make a service key, which belongs to a group."`
-	Group          string   `help:"Group of a service key."`
-	Strategy       string   `help:"Alias strategy of a service key, instead of each alias's own."`
+	Group          string   `placeholder:"G" help:"Group of a service key."`
+	Strategy       string   `placeholder:"S" help:"Alias strategy of a service key, instead of each alias's own."`
+}
+
+// Help implements kong.HelpProvider.
+func (keyCreateCmd) Help() string {
+	return `The key is printed alone and kept nowhere: only its first characters, by which it is listed and revoked. Limits narrow
+those of the user and the group. Requests are served in the order of their arrival in this version; --class is kept.
+
+Examples:
+
+  KEY=$(mindrouter key create --user alice --name laptop)
+
+  mindrouter key create --user alice --name ci --expires 30d --models default,small --rpm 60
+
+  mindrouter key create --service --group staff --user alice --name helpdesk-bot --expires never`
 }
 
 // Run implements the command. It prints the key alone.
@@ -133,7 +147,7 @@ func keyState(k app.KeyInfo, now time.Time) string {
 }
 
 type keyRevokeCmd struct {
-	Prefix string `arg:"" help:"The key's first characters, as key list shows them."`
+	Prefix string `arg:"" help:"The key's first characters, as key list shows them, or the whole key."`
 }
 
 // Run implements the command.

@@ -45,31 +45,54 @@ type cli struct {
 
 // env is what a command gets beside its flags.
 type env struct {
-	flags  app.Flags
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
+	flags   app.Flags
+	environ []string
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)) }
 
 // errUsage marks an error that the command line or a setting is to blame for.
 var errUsage = errors.New("wrong usage")
 
-func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var c cli
-	exited := -1
-	parser, err := kong.New(&c,
+func newParser(c *cli, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
+	parser, err := kong.New(c,
 		kong.Name("mindrouter"),
-		kong.Description("One door to the open-weight models on your own GPUs."),
+		kong.Description("One door to the open-weight models on your own GPUs.\n\n"+
+			"Exit codes: 0 done, 1 failed, 2 wrong usage. docs/commands.md is the reference of commands and settings."),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exited = code }),
-		kong.UsageOnError(),
+		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ValueFormatter(describe),
 	)
 	if err != nil {
 		panic(err) // the command line is declared wrongly
 	}
+	return parser
+}
+
+// describe is the help of a flag, with the environment variable and the default of a setting.
+func describe(v *kong.Value) string {
+	path, fallback := v.Tag.Get("path"), v.Tag.Get("fallback")
+	switch {
+	case v.Name == "config":
+		path = "config"
+	case path == "":
+		return kong.DefaultHelpValueFormatter(v)
+	}
+	help := v.Help
+	if fallback != "" {
+		help += " Default " + fallback + "."
+	}
+	return help + " ($" + app.Variable(path) + ")"
+}
+
+func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	parser := newParser(&c, stdout, stderr, func(code int) { exited = code })
 	kctx, err := parser.Parse(args)
 	if exited >= 0 { // --help
 		return exited
@@ -83,7 +106,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	kctx.BindTo(ctx, (*context.Context)(nil))
-	err = kctx.Run(&env{flags: c.Flags, stdin: stdin, stdout: stdout, stderr: stderr})
+	err = kctx.Run(&env{flags: c.Flags, environ: environ, stdin: stdin, stdout: stdout, stderr: stderr})
 	switch {
 	case err == nil:
 		return exitOK

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 
 	"mindrouter/internal/app"
@@ -16,6 +15,12 @@ type migrateCmd struct {
 }
 
 type migrateUpCmd struct{}
+
+// Help implements kong.HelpProvider.
+func (migrateUpCmd) Help() string {
+	return `The server does this when it starts, and so does every command that needs the database. Migrations only add, so a
+running older server goes on. It is safe to run several at once.`
+}
 
 // Run implements the command.
 func (c *migrateUpCmd) Run(ctx context.Context, e *env) error {
@@ -69,9 +74,15 @@ type doctorCmd struct {
 
 var errUnhealthy = errors.New("something is broken")
 
+// Help implements kong.HelpProvider.
+func (doctorCmd) Help() string {
+	return `It checks the settings, the certificate, the data directory and its disk, the secret key, the database and its clock, and
+asks every backend. One line for each, with what to do next. It changes nothing.`
+}
+
 // Run implements the command.
 func (c *doctorCmd) Run(ctx context.Context, e *env) error {
-	cfg, configErr := app.LoadConfig(e.flags, os.Environ())
+	cfg, configErr := app.LoadConfig(e.flags, e.environ)
 	quiet := cfg
 	quiet.Warnings = nil // they are findings
 	findings := app.Doctor(ctx, cfg, configErr, app.NewLogger(quiet, e.stderr))
@@ -110,10 +121,17 @@ func printFindings(e *env, findings []app.Finding) error {
 }
 
 type secretCmd struct {
-	Rotate secretRotateCmd `cmd:"" help:"Put a fresh key in front of the key ring in the data directory; older keys go on opening what they sealed. Restart the server afterwards."`
+	Rotate secretRotateCmd `cmd:"" help:"Put a fresh key in front of the key ring in the data directory."`
 }
 
 type secretRotateCmd struct{}
+
+// Help implements kong.HelpProvider.
+func (secretRotateCmd) Help() string {
+	return `New secrets are sealed with the new key; the older ones stay in the file and go on opening what they sealed. Restart the
+server afterwards. A key ring that is set from outside (--secret-key) is rotated there: put a new key in front, keep the
+old ones after a comma.`
+}
 
 // Run implements the command.
 func (c *secretRotateCmd) Run(_ context.Context, e *env) error {
@@ -121,5 +139,10 @@ func (c *secretRotateCmd) Run(_ context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	return app.RotateSecretKey(cfg)
+	path, err := app.RotateSecretKey(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.stdout, "A fresh key is in front in %s. Restart the server.\n", path)
+	return err
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type simBackendCmd struct {
-	Engine     string        `required:"" enum:"vllm,ollama,openai" help:"vllm, ollama or openai."`
+	Engine     string        `required:"" enum:"vllm,ollama,openai" placeholder:"ENGINE" help:"vllm, ollama or openai."`
 	Models     string        `placeholder:"NAME[:CAP+CAP][@CONTEXT],..." help:"Models to serve; by default those of the demonstration."`
 	Slots      int           `default:"16" help:"Requests that run at once; on ollama for each model."`
 	PrefillTPS float64       `name:"prefill-tps" default:"8000" help:"Prompt tokens per second."`

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 
 	"mindrouter/internal/app"
 )
@@ -15,13 +19,13 @@ type userCmd struct {
 	List          userListCmd     `cmd:"" help:"List accounts."`
 	Disable       userDisableCmd  `cmd:"" help:"Lock an account; its keys stop working within a second."`
 	Enable        userEnableCmd   `cmd:"" help:"Unlock an account."`
-	ResetPassword userPasswordCmd `cmd:"" help:"Set a new password, read from standard input."`
+	ResetPassword userPasswordCmd `cmd:"" help:"Set a new password, read from standard input or asked for."`
 }
 
 type userCreateCmd struct {
 	Name          string `arg:"" help:"Name to sign in with."`
-	Email         string `required:"" help:"E-mail address."`
-	Group         string `required:"" help:"Group that gives weight, limits and permissions."`
+	Email         string `required:"" placeholder:"ADDRESS" help:"E-mail address."`
+	Group         string `required:"" placeholder:"G" help:"Group that gives weight, limits and permissions."`
 	Role          string `default:"user" enum:"user,auditor,helpdesk,key_manager,model_operator,admin" help:"user, auditor, helpdesk, key_manager, model_operator or admin."`
 	PasswordStdin bool   `help:"Read a password from standard input. Without one the user cannot sign in locally."`
 }
@@ -42,12 +46,35 @@ func (c *userCreateCmd) Run(ctx context.Context, e *env) error {
 	})
 }
 
-// readPassword reads one line.
+// Help implements kong.HelpProvider.
+func (userCreateCmd) Help() string {
+	return `Groups that every installation starts with: administrators, faculty, researchers, staff, students.
+
+Examples:
+
+  mindrouter user create alice --email alice@example.edu --group staff
+
+  printf %s "$PASSWORD" | mindrouter user create root --email root@example.edu --group administrators --role admin --password-stdin`
+}
+
+// maxPassword bounds what is read of a password, in bytes.
+const maxPassword = 4096
+
+// readPassword reads one line; from a terminal without showing it.
 func (e *env) readPassword() (string, error) {
-	line, err := bufio.NewReader(e.stdin).ReadString('\n')
+	if f, ok := e.stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		_, _ = fmt.Fprint(e.stderr, "Password: ") // nowhere else to say it
+		password, err := term.ReadPassword(int(f.Fd()))
+		_, _ = fmt.Fprintln(e.stderr)
+		return string(password), err
+	}
+	line, err := bufio.NewReader(io.LimitReader(e.stdin, maxPassword)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read password: %w", err)
+	}
 	password := strings.TrimRight(line, "\r\n")
 	if password == "" {
-		return "", fmt.Errorf("%w: no password on standard input: %w", errUsage, errors.Join(err))
+		return "", fmt.Errorf("%w: there is no password on standard input", errUsage)
 	}
 	return password, nil
 }

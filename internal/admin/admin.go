@@ -26,20 +26,35 @@ type Actor struct {
 // Operator is somebody at the command line of the server: whoever can open the database may do everything.
 func Operator(name string) Actor { return Actor{Name: name, Role: identity.RoleAdmin, Via: "cli"} }
 
-// Errors of the service. Field errors are *FieldError. Callers branch with errors.Is and errors.As.
+// ErrForbidden says that the actor's role does not allow a change. What is wrong with the input is a *FieldError. Callers
+// branch with errors.Is and errors.As.
 var ErrForbidden = errors.New("your role does not allow this")
+
+// ErrRefused says that the state of things forbids a change whose input is right.
+var ErrRefused = errors.New("refused")
 
 // FieldError blames one field of the input.
 type FieldError struct {
 	Field   string
 	Message string
+	// Err is why: identity.ErrNotFound, identity.ErrExists or ErrRefused. Nil if the value could never be right.
+	Err error
 }
 
 // Error names the field.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
+// Unwrap returns Err.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// invalid blames a value that could never be right.
 func invalid(field, format string, args ...any) error {
 	return &FieldError{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// refused blames a value that does not fit how things stand, for the reason err.
+func refused(err error, field, format string, args ...any) error {
+	return &FieldError{Field: field, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
 // permission is something that roles allow.

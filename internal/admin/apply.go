@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/goccy/go-yaml"
 
@@ -18,6 +20,8 @@ import (
 type ApplyOptions struct {
 	DryRun bool // change nothing
 	Prune  bool // delete groups, nodes, backends, models and aliases that the file does not name; never users
+	// Warn, if not nil, is told of keys in the file that have no effect yet.
+	Warn func(line string)
 }
 
 // Difference is one line of what a file changes.
@@ -49,9 +53,15 @@ func (s *Service) Apply(ctx context.Context, a Actor, p *ParsedCluster, o ApplyO
 	if err := a.check(manageAll); err != nil {
 		return nil, err
 	}
+	if o.Warn != nil {
+		for _, w := range p.Warnings() {
+			o.Warn(w)
+		}
+	}
+	secrets, problems := s.readSecrets(p)
 	var diff []Difference
 	err := s.cfg.Store.InTx(ctx, func(tx Tx) error {
-		ap := &applier{s: s, tx: tx, p: p, prune: o.Prune}
+		ap := &applier{s: s, tx: tx, p: p, prune: o.Prune, secrets: secrets, problems: problems}
 		if err := ap.run(ctx); err != nil {
 			return err
 		}
@@ -79,8 +89,9 @@ type applier struct {
 	catalog  backend.Catalog
 	groups   []identity.Group
 	users    []identity.User
+	secrets  map[string]string // by path
 	diff     []Difference
-	problems []error
+	problems []located
 }
 
 func (ap *applier) run(ctx context.Context) error {
@@ -102,7 +113,7 @@ func (ap *applier) run(ctx context.Context) error {
 		}
 	}
 	if len(ap.problems) > 0 {
-		return errors.Join(ap.problems...)
+		return ap.p.join(ap.problems)
 	}
 	if ap.prune {
 		return ap.pruneAll(ctx)
@@ -111,7 +122,7 @@ func (ap *applier) run(ctx context.Context) error {
 }
 
 func (ap *applier) problem(path, format string, args ...any) {
-	ap.problems = append(ap.problems, ap.p.problem(path, format, args...))
+	ap.problems = append(ap.problems, located{ap.p.shape.at(path), path, fmt.Sprintf(format, args...)})
 }
 
 // changed compares two entries as they stand in a file and notes the difference. It reports whether there is one.
@@ -210,16 +221,32 @@ func (ap *applier) applyGroups(ctx context.Context) error {
 	return nil
 }
 
-// secret resolves a reference; a failure is a problem of the file.
-func (ap *applier) secret(path, ref string) string {
-	if ref == "" {
-		return ""
+// readSecrets resolves the references of a file, by their paths, before the transaction begins: a file may be slow to
+// read. What does not resolve is a problem of the file.
+func (s *Service) readSecrets(p *ParsedCluster) (secrets map[string]string, problems []located) {
+	secrets = map[string]string{}
+	read := func(path, ref string) {
+		if ref == "" {
+			return
+		}
+		v, err := s.cfg.ReadSecret(ref)
+		switch {
+		case err != nil:
+			problems = append(problems, located{p.shape.at(path), path, err.Error()})
+		case v == "":
+			problems = append(problems, located{p.shape.at(path), path, ref + " is empty"})
+		case strings.ContainsFunc(v, unicode.IsControl):
+			problems = append(problems, located{p.shape.at(path), path, ref + " holds a control character, such as a line end in its middle"})
+		}
+		secrets[path] = v
 	}
-	v, err := ap.s.cfg.ReadSecret(ref)
-	if err != nil {
-		ap.problem(path, "%v", err)
+	for i, n := range p.Nodes {
+		read(fmt.Sprintf("nodes[%d].sidecar_secret", i), n.SidecarSecret)
 	}
-	return v
+	for i, b := range p.Backends {
+		read(fmt.Sprintf("backends[%d].api_key", i), b.APIKey)
+	}
+	return secrets, problems
 }
 
 func (ap *applier) applyNodes(ctx context.Context) error {
@@ -229,7 +256,7 @@ func (ap *applier) applyNodes(ctx context.Context) error {
 		if !exists {
 			n = backend.Node{ID: newID(), CreatedAt: ap.s.cfg.Now()}
 		}
-		n = f.fill(n, ap.secret(fmt.Sprintf("nodes[%d].sidecar_secret", i), f.SidecarSecret))
+		n = f.fill(n, ap.secrets[fmt.Sprintf("nodes[%d].sidecar_secret", i)])
 		changed := ap.changed("node", f.Name, exists, clusterNode(old), clusterNode(n))
 		if !changed && n.SidecarSecret == old.SidecarSecret {
 			continue
@@ -255,7 +282,7 @@ func (ap *applier) applyBackends(ctx context.Context) error {
 		if !exists {
 			b = backend.Config{ID: newID(), CreatedAt: ap.s.cfg.Now()}
 		}
-		b, err := f.fill(b, ap.secret(path+".api_key", f.APIKey))
+		b, err := f.fill(b, ap.secrets[path+".api_key"])
 		if err != nil {
 			return err
 		}
@@ -332,6 +359,9 @@ func (ap *applier) applyAliases(ctx context.Context) error {
 		if _, taken := find(ap.catalog.Models, func(m backend.ModelConfig) bool { return m.Name == f.Name }); taken && !ap.prune {
 			ap.problem(fmt.Sprintf("aliases[%d].name", i), "%q is the name of a model", f.Name)
 		}
+		if by, ok := ap.targetOf(f.Name); ok {
+			ap.problem(fmt.Sprintf("aliases[%d].name", i), "%q is a target of the alias %q; an alias has models as targets", f.Name, by)
+		}
 		old, exists := find(ap.catalog.Aliases, isAlias(f.Name))
 		fresh := f.alias()
 		if !ap.changed("alias", f.Name, exists, clusterAlias(old), clusterAlias(fresh)) {
@@ -344,11 +374,24 @@ func (ap *applier) applyAliases(ctx context.Context) error {
 	return nil
 }
 
+// targetOf finds an alias outside the file that has name as a target and stays.
+func (ap *applier) targetOf(name string) (string, bool) {
+	if ap.prune {
+		return "", false
+	}
+	a, ok := find(ap.catalog.Aliases, func(a routing.Alias) bool {
+		return !slices.ContainsFunc(ap.p.Aliases, func(f ClusterAlias) bool { return f.Name == a.Name }) &&
+			slices.ContainsFunc(a.Targets, func(t routing.Target) bool { return t.Model == name })
+	})
+	return a.Name, ok
+}
+
 func (ap *applier) applyUsers(ctx context.Context) error {
 	names := map[identity.GroupID]string{}
 	for _, g := range ap.groups {
 		names[g.ID] = g.Name
 	}
+	var demoted []int
 	for i, f := range ap.p.Users {
 		g, ok := find(ap.groups, func(g identity.Group) bool { return g.Name == f.Group })
 		if !ok {
@@ -364,15 +407,23 @@ func (ap *applier) applyUsers(ctx context.Context) error {
 		if !ap.changed("user", f.Name, exists, clusterUser(old, names), clusterUser(u, names)) {
 			continue
 		}
-		if exists && old.Role == identity.RoleAdmin && u.Role != identity.RoleAdmin {
-			if err := checkOtherAdmin(ctx, ap.tx, old); err != nil {
-				ap.problem(fmt.Sprintf("users[%d].role", i), "%s is the last admin", u.Name)
-				continue
-			}
+		if exists && administers(old) && !administers(u) {
+			demoted = append(demoted, i)
 		}
 		if err := ap.tx.SaveUser(ctx, u); err != nil {
 			return fmt.Errorf("save user %s: %w", f.Name, err)
 		}
+	}
+	// What counts is who is left in the end: a file may hand the role from one to another.
+	if len(demoted) == 0 {
+		return nil
+	}
+	users, err := ap.tx.Users(ctx)
+	if err != nil || slices.ContainsFunc(users, administers) {
+		return err
+	}
+	for _, i := range demoted {
+		ap.problem(fmt.Sprintf("users[%d].role", i), "nobody would be left who administers")
 	}
 	return nil
 }
@@ -380,6 +431,10 @@ func (ap *applier) applyUsers(ctx context.Context) error {
 // pruneAll deletes what the file does not name, dependants first.
 func (ap *applier) pruneAll(ctx context.Context) error {
 	p := ap.p
+	users, err := ap.tx.Users(ctx)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		pruneKind(ap, "alias", ap.catalog.Aliases, func(a routing.Alias) string { return a.Name },
 			names(p.Aliases, func(f ClusterAlias) string { return f.Name }),
@@ -395,7 +450,14 @@ func (ap *applier) pruneAll(ctx context.Context) error {
 			func(n backend.Node) error { return ap.tx.DeleteNode(ctx, n.ID) }),
 		pruneKind(ap, "group", ap.groups, func(g identity.Group) string { return g.Name },
 			names(p.Groups, func(f ClusterGroup) string { return f.Name }),
-			func(g identity.Group) error { return ap.tx.DeleteGroup(ctx, g.ID) }),
+			func(g identity.Group) error {
+				err := ap.tx.DeleteGroup(ctx, g.ID)
+				if errors.Is(err, ErrInUse) {
+					members := slices.DeleteFunc(slices.Clone(users), func(u identity.User) bool { return u.GroupID != g.ID })
+					return fmt.Errorf("%w: it has %d users, and maybe service keys; name it in the file or move them first", err, len(members))
+				}
+				return err
+			}),
 	)
 }
 

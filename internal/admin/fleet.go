@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"slices"
 
 	"mindrouter/internal/backend"
+	"mindrouter/internal/identity"
 	"mindrouter/internal/routing"
 )
 
@@ -20,6 +22,9 @@ func (s *Service) Catalog(ctx context.Context, a Actor) (backend.Catalog, error)
 
 // SetIntent says what a backend shall do: serve, end what it runs, or nothing.
 func (s *Service) SetIntent(ctx context.Context, a Actor, name string, intent routing.Intent) error {
+	if !slices.Contains([]routing.Intent{routing.IntentEnabled, routing.IntentDraining, routing.IntentDisabled}, intent) {
+		return invalid("intent", "%q is none of enabled, draining, disabled", intent)
+	}
 	return s.change(ctx, a, manageFleet, "backend."+string(intent), func(tx Tx) (string, any, error) {
 		c, err := tx.Catalog(ctx)
 		if err != nil {
@@ -27,7 +32,7 @@ func (s *Service) SetIntent(ctx context.Context, a Actor, name string, intent ro
 		}
 		b, ok := find(c.Backends, func(b backend.Config) bool { return b.Name == name })
 		if !ok {
-			return "", nil, invalid("backend", "there is no backend %q", name)
+			return "", nil, missing("backend", name, identity.ErrNotFound)
 		}
 		if b.Intent == intent {
 			return "", nil, nil

@@ -7,11 +7,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"mindrouter/internal/identity"
 	"mindrouter/internal/llm"
 	"mindrouter/internal/routing"
 )
+
+// maxKeyDays is the longest life of a key that does not live for ever.
+const maxKeyDays = 36500
 
 // NewKey is what CreateKey needs.
 type NewKey struct {
@@ -35,28 +40,44 @@ func (s *Service) CreateKey(ctx context.Context, a Actor, n NewKey) (secret stri
 	if len(n.Scopes) == 0 {
 		n.Scopes = []identity.Scope{identity.ScopeInference}
 	}
+	if err := a.check(manageKeys); err != nil {
+		return "", key, err
+	}
 	if err := n.check(); err != nil {
 		return "", key, err
 	}
+	issued, secret, err := identity.Issue(identity.Key{}, s.cfg.MAC) // slow, so before the transaction
+	if err != nil {
+		return "", key, err
+	}
 	err = s.change(ctx, a, manageKeys, "key.create", func(tx Tx) (string, any, error) {
-		if key, err = s.newKey(ctx, tx, n); err != nil {
+		if key, err = s.newKey(ctx, tx, a, n); err != nil {
 			return "", nil, err
 		}
-		if key, secret, err = identity.Issue(key, s.cfg.MAC); err != nil {
-			return "", nil, err
-		}
+		key.ID, key.Prefix, key.Tag, key.TagKey, key.Hash = issued.ID, issued.Prefix, issued.Tag, issued.TagKey, issued.Hash
 		detail := map[string]any{
 			"user": n.User, "label": key.Label, "scopes": key.Scopes, "expires": key.ExpiresAt, "service": key.Service,
 		}
 		return "key/" + key.Prefix, detail, tx.SaveKey(ctx, key)
 	})
-	return secret, key, err
+	if err != nil {
+		return "", identity.Key{}, err
+	}
+	return secret, key, nil
 }
 
 func (n NewKey) check() error {
 	var errs []error
-	if strings.TrimSpace(n.Label) == "" || len(n.Label) > 128 {
-		errs = append(errs, invalid("name", "a key needs a name of at most 128 characters"))
+	if strings.TrimSpace(n.Label) == "" || len(n.Label) > 128 || !utf8.ValidString(n.Label) || strings.ContainsFunc(n.Label, unicode.IsControl) {
+		errs = append(errs, invalid("name", "a key needs a name of at most 128 bytes, without control characters"))
+	}
+	if n.Expires > maxKeyDays*24*time.Hour {
+		errs = append(errs, invalid("expires", "a key lives at most %d days, or for ever", maxKeyDays))
+	}
+	for _, m := range n.Models {
+		if m == "" || len(m) > 256 || !utf8.ValidString(m) || strings.ContainsFunc(m, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			errs = append(errs, invalid("models", "%q is no name of a model or an alias", m))
+		}
 	}
 	for _, sc := range n.Scopes {
 		if sc != identity.ScopeInference && sc != identity.ScopeAdmin {
@@ -89,20 +110,26 @@ func (n NewKey) check() error {
 }
 
 // newKey checks n against its owner and group and fills in what they decide.
-func (s *Service) newKey(ctx context.Context, tx Tx, n NewKey) (identity.Key, error) {
+func (s *Service) newKey(ctx context.Context, tx Tx, a Actor, n NewKey) (identity.Key, error) {
 	user, err := tx.UserByName(ctx, n.User)
 	if err != nil {
 		return identity.Key{}, missing("user", n.User, err)
 	}
 	if user.Disabled {
-		return identity.Key{}, invalid("user", "%s is disabled", n.User)
+		return identity.Key{}, refused(ErrRefused, "user", "%s is disabled", n.User)
+	}
+	if err := mayTouch(a, user); err != nil { // a key speaks for its owner
+		return identity.Key{}, err
 	}
 	if slices.Contains(n.Scopes, identity.ScopeAdmin) && user.Role == identity.RoleUser {
-		return identity.Key{}, invalid("scopes", "%s has the role user; the scope admin needs a role that administers", n.User)
+		return identity.Key{}, refused(ErrRefused, "scopes", "%s has the role user; the scope admin needs a role that administers", n.User)
 	}
 	group, err := s.keyGroup(ctx, tx, n, user)
 	if err != nil {
 		return identity.Key{}, err
+	}
+	if group.Disabled {
+		return identity.Key{}, refused(ErrRefused, "group", "%s is disabled", group.Name)
 	}
 	now := s.cfg.Now()
 	if err := checkKeyCount(ctx, tx, user, group, n, now); err != nil {
@@ -159,7 +186,7 @@ func checkKeyCount(ctx context.Context, r Reader, user identity.User, g identity
 		}
 	}
 	if live >= g.MaxKeys {
-		return invalid("user", "%s has %d live keys, as many as the group %s allows", n.User, live, g.Name)
+		return refused(ErrRefused, "user", "%s has %d live keys, as many as the group %s allows", n.User, live, g.Name)
 	}
 	return nil
 }
@@ -196,9 +223,12 @@ func (s *Service) Keys(ctx context.Context, a Actor) ([]KeyInfo, error) {
 	return out, err
 }
 
-// RevokeKey ends a key by its prefix, with or without mr2_. It acts within a second everywhere and cannot be undone.
+// RevokeKey ends a key by its prefix, with or without mr2_, or by the whole key. It acts within a second everywhere and cannot be undone.
 func (s *Service) RevokeKey(ctx context.Context, a Actor, prefix string) error {
 	prefix = strings.TrimPrefix(prefix, "mr2_")
+	if len(prefix) > identity.PrefixLen { // a whole key: its secret part belongs into no message
+		prefix = prefix[:identity.PrefixLen]
+	}
 	return s.change(ctx, a, manageKeys, "key.revoke", func(tx Tx) (string, any, error) {
 		keys, err := tx.KeysByPrefix(ctx, prefix)
 		if err != nil {
@@ -206,9 +236,9 @@ func (s *Service) RevokeKey(ctx context.Context, a Actor, prefix string) error {
 		}
 		switch {
 		case len(keys) == 0:
-			return "", nil, invalid("key", "there is no key with the prefix %q", prefix)
+			return "", nil, missing("key", prefix, identity.ErrNotFound)
 		case len(keys) > 1:
-			return "", nil, invalid("key", "%d keys have the prefix %q", len(keys), prefix)
+			return "", nil, refused(ErrRefused, "key", "%d keys have the prefix %q", len(keys), prefix)
 		}
 		key := keys[0]
 		if !key.RevokedAt.IsZero() {

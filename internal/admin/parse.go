@@ -1,13 +1,14 @@
 package admin
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -21,59 +22,97 @@ import (
 // ParsedCluster is a cluster file that is right in itself; whether it fits the database, Apply finds out.
 type ParsedCluster struct {
 	Cluster
-	name string
-	file *ast.File
+	name  string
+	shape *shape
 }
 
-// ParseCluster reads a cluster file. name is what errors call it. The error names every problem with its line.
+// ParseCluster reads a cluster file. name is what errors call it. The error names every problem, each as
+// name:line: path: message; of a file that is no YAML it names the first.
 func ParseCluster(name string, data []byte) (*ParsedCluster, error) {
-	p := &ParsedCluster{name: name}
+	p := &ParsedCluster{name: name, shape: newShape()}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+		return nil, p.syntax(err)
 	}
-	p.file = file
-	err = yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(&p.Cluster)
-	if err != nil && len(bytes.TrimSpace(data)) > 0 && file.Docs != nil && file.Docs[0].Body != nil {
-		return nil, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
+	body, err := p.document(file)
+	if err != nil || body == nil {
+		return p, err
+	}
+	body = p.shape.check("", body, reflect.TypeFor[Cluster]())
+	err = yaml.NodeToValue(body, &p.Cluster)
+	if err != nil && len(p.shape.problems) == 0 {
+		return nil, p.syntax(err)
 	}
 	c := checker{p: p}
 	c.cluster()
-	if len(c.problems) > 0 {
-		return nil, errors.Join(c.problems...)
+	if problems := append(c.problems, p.shape.problems...); len(problems) > 0 {
+		return nil, p.join(problems)
 	}
 	return p, nil
 }
 
-// at is the place of a value in the file, or of the nearest thing around it that is there.
-func (p *ParsedCluster) at(path string) string {
-	for text := path; ; {
-		if yp, err := yaml.PathString("$." + text); err == nil {
-			if node, err := yp.FilterFile(p.file); err == nil && node != nil {
-				return fmt.Sprintf("%s:%d", p.name, node.GetToken().Position.Line)
-			}
+// document is the content of a file; nil if it has none.
+func (p *ParsedCluster) document(file *ast.File) (ast.Node, error) {
+	var body ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.NullType:
+		case body != nil:
+			return nil, p.join([]located{{line(doc.Body), "", "a second document begins here: put everything into one"}})
+		default:
+			body = doc.Body
 		}
-		cut := strings.LastIndexAny(text, ".[")
-		if cut < 0 {
-			return p.name
-		}
-		text = text[:cut]
 	}
+	return body, nil
 }
 
-// problem is an error at a place of the file.
-func (p *ParsedCluster) problem(path, format string, args ...any) error {
-	return fmt.Errorf("%s: %s: %s", p.at(path), path, fmt.Sprintf(format, args...))
+// syntax is the error of a file that is no YAML.
+func (p *ParsedCluster) syntax(err error) error {
+	var at yaml.Error
+	if errors.As(err, &at) && at.GetToken() != nil {
+		return p.join([]located{{at.GetToken().Position.Line, "", at.GetMessage()}})
+	}
+	return fmt.Errorf("%s: %w", p.name, err)
 }
 
-// checker gathers what is wrong with a file.
+// format is a line about a place in the file.
+func (p *ParsedCluster) format(l located) string {
+	text := l.text
+	if l.path != "" {
+		text = l.path + ": " + text
+	}
+	if l.line == 0 {
+		return p.name + ": " + text
+	}
+	return fmt.Sprintf("%s:%d: %s", p.name, l.line, text)
+}
+
+// join makes one error of all problems, in the order of the file.
+func (p *ParsedCluster) join(problems []located) error {
+	inOrder(problems)
+	var errs []error
+	for _, l := range problems {
+		errs = append(errs, errors.New(p.format(l)))
+	}
+	return errors.Join(errs...)
+}
+
+// checker gathers what is wrong with the values of a file.
 type checker struct {
 	p        *ParsedCluster
-	problems []error
+	problems []located
 }
 
 func (c *checker) add(path, format string, args ...any) {
-	c.problems = append(c.problems, c.p.problem(path, format, args...))
+	if !c.p.shape.spoilt(path) {
+		c.problems = append(c.problems, located{c.p.shape.at(path), path, fmt.Sprintf(format, args...)})
+	}
+}
+
+// given reports whether the file has a value at path, be it zero.
+func (c *checker) given(path string) bool {
+	_, ok := c.p.shape.places[path]
+	return ok
 }
 
 func (c *checker) cluster() {
@@ -113,7 +152,7 @@ func checkEach[T any](c *checker, list string, entries []T, name func(T) string,
 		n := name(e)
 		switch {
 		case n == "":
-			c.add(path, "needs a name")
+			c.add(path+".name", "is missing")
 		case seen[n]:
 			c.add(path+".name", "%q appears twice", n)
 		case strings.HasSuffix(list, "models"):
@@ -133,6 +172,14 @@ func checkEach[T any](c *checker, list string, entries []T, name func(T) string,
 func (c *checker) oneOf(path, value string, options ...string) {
 	if value != "" && !slices.Contains(options, value) {
 		c.add(path, "%q is none of %s", value, strings.Join(options, ", "))
+	}
+}
+
+func (c *checker) noBlank(path string, names []string) {
+	for i, n := range names {
+		if n == "" || strings.ContainsAny(n, " \t") {
+			c.add(fmt.Sprintf("%s[%d]", path, i), "%q is no name of a model or an alias", n)
+		}
 	}
 }
 
@@ -169,48 +216,75 @@ func (c *checker) limits(path string, l ClusterLimits) {
 	notNegative(c, path+".max_concurrent", l.MaxConcurrent)
 }
 
-func (c *checker) settings(s *ClusterSettings) {
-	notNegative(c, "settings.scheduler.capacity_wait", s.Scheduler.CapacityWait.Seconds())
-	if w := s.Scheduler.FairnessWindow.Seconds(); w != 0 && (w < 10 || w > 300) {
-		c.add("settings.scheduler.fairness_window", "must be between 10s and 300s")
+// aboveZero checks a value whose absence means a default: a zero in the file would silently become that default.
+func aboveZero[T int | float64 | time.Duration](c *checker, path string, v T) {
+	switch {
+	case v < 0:
+		c.add(path, "cannot be negative")
+	case v == 0 && c.given(path):
+		c.add(path, "cannot be 0; leave it out for the default")
 	}
-	for name, v := range map[string]float64{
-		"burst_credit": s.Scheduler.BurstCredit, "wait_bonus": s.Scheduler.WaitBonus, "slack": s.Scheduler.Slack,
-		"input_price": s.Scheduler.InputPrice, "cached_price": s.Scheduler.CachedPrice, "output_price": s.Scheduler.OutputPrice,
-	} {
-		notNegative(c, "settings.scheduler."+name, v)
-	}
-	c.oneOf("settings.routing.mode", s.Routing.Mode, "points", "ttft")
-	for name := range s.Routing.Points {
-		c.oneOf("settings.routing.points", name, "resident", "utilisation", "latency", "queue", "tokens_per_second", "preference")
-	}
-	if s.Retry.Attempts < 0 || s.Retry.Attempts > 10 {
-		c.add("settings.retry.attempts", "must be between 1 and 10")
-	}
-	notNegative(c, "settings.retry.first_output", s.Retry.FirstOutput.Seconds())
-	notNegative(c, "settings.retry.idle", s.Retry.Idle.Seconds())
-	notNegative(c, "settings.retry.breaker_failures", s.Retry.BreakerFailures)
-	notNegative(c, "settings.retry.breaker_cooldown", s.Retry.BreakerCooldown.Seconds())
-	if f := s.Energy.FacilityFactor; f != 0 && f < 1 {
-		c.add("settings.energy.facility_factor", "cannot be below 1")
-	}
-	notNegative(c, "settings.energy.price_per_kwh", s.Energy.PricePerKWh)
-	notNegative(c, "settings.energy.kg_co2_per_kwh", s.Energy.KgCO2PerKWh)
 }
 
+func (c *checker) settings(s *ClusterSettings) {
+	sc, rt, en := s.Scheduler, s.Retry, s.Energy
+	aboveZero(c, "settings.scheduler.capacity_wait", sc.CapacityWait)
+	aboveZero(c, "settings.scheduler.fairness_window", sc.FairnessWindow)
+	if w := sc.FairnessWindow.Seconds(); w > 0 && (w < 10 || w > 300) {
+		c.add("settings.scheduler.fairness_window", "must be between 10s and 300s")
+	}
+	aboveZero(c, "settings.scheduler.burst_credit", sc.BurstCredit)
+	aboveZero(c, "settings.scheduler.wait_bonus", sc.WaitBonus)
+	aboveZero(c, "settings.scheduler.slack", sc.Slack)
+	aboveZero(c, "settings.scheduler.input_price", sc.InputPrice)
+	aboveZero(c, "settings.scheduler.cached_price", sc.CachedPrice)
+	aboveZero(c, "settings.scheduler.output_price", sc.OutputPrice)
+	c.oneOf("settings.routing.mode", s.Routing.Mode, "points", "ttft")
+	for _, name := range sortedKeys(s.Routing.Points) {
+		path := "settings.routing.points." + name
+		if !slices.Contains(pointTerms, name) {
+			c.add(path, "unknown key")
+		}
+		notNegative(c, path, s.Routing.Points[name])
+	}
+	aboveZero(c, "settings.retry.attempts", rt.Attempts)
+	if rt.Attempts > 10 {
+		c.add("settings.retry.attempts", "must be at most 10")
+	}
+	aboveZero(c, "settings.retry.first_output", rt.FirstOutput)
+	aboveZero(c, "settings.retry.idle", rt.Idle)
+	aboveZero(c, "settings.retry.breaker_failures", rt.BreakerFailures)
+	aboveZero(c, "settings.retry.breaker_cooldown", rt.BreakerCooldown)
+	if f := en.FacilityFactor; f != 0 && f < 1 {
+		c.add("settings.energy.facility_factor", "cannot be below 1")
+	} else {
+		aboveZero(c, "settings.energy.facility_factor", f)
+	}
+	aboveZero(c, "settings.energy.price_per_kwh", en.PricePerKWh)
+	aboveZero(c, "settings.energy.kg_co2_per_kwh", en.KgCO2PerKWh)
+}
+
+// pointTerms are what points may be given for.
+var pointTerms = []string{"resident", "utilisation", "latency", "queue", "tokens_per_second", "preference"}
+
 func (c *checker) group(path string, g ClusterGroup) {
-	if g.Weight <= 0 || g.Weight > 1000 {
+	switch {
+	case !c.given(path + ".weight"):
+		c.add(path+".weight", "is missing")
+	case g.Weight <= 0 || g.Weight > 1000:
 		c.add(path+".weight", "must be above 0 and at most 1000")
 	}
 	c.oneOf(path+".share_mode", g.ShareMode, string(identity.SharePerUser), string(identity.SharePooled))
 	c.limits(path, g.ClusterLimits)
-	if g.BudgetPeriodDays < 0 || g.BudgetPeriodDays > 366 {
-		c.add(path+".budget_period_days", "must be between 1 and 366")
+	aboveZero(c, path+".budget_period_days", g.BudgetPeriodDays)
+	if g.BudgetPeriodDays > 366 {
+		c.add(path+".budget_period_days", "must be at most 366")
 	}
+	c.noBlank(path+".models", g.Models)
 	c.oneOf(path+".boundary", g.Boundary, string(llm.BoundaryAny), string(llm.BoundaryCampus))
 	c.oneOf(path+".audit_content", g.AuditContent, string(identity.ContentFull), string(identity.ContentMetadata), string(identity.ContentOff))
-	if g.KeyExpiryDays != nil {
-		notNegative(c, path+".key_expiry_days", *g.KeyExpiryDays)
+	if d := g.KeyExpiryDays; d != nil && (*d < 0 || *d > maxKeyDays) {
+		c.add(path+".key_expiry_days", "must be between 0 and %d", maxKeyDays)
 	}
 	if g.MaxKeys != nil {
 		notNegative(c, path+".max_keys", *g.MaxKeys)
@@ -226,18 +300,19 @@ func (c *checker) node(path string, n ClusterNode) {
 
 func (c *checker) backend(path string, b ClusterBackend) {
 	if b.Engine == "" {
-		c.add(path, "needs an engine: vllm, ollama or openai")
+		c.add(path+".engine", "is missing: want vllm, ollama or openai")
 	}
 	c.oneOf(path+".engine", b.Engine, "vllm", "ollama", "openai")
 	if b.URL == "" {
-		c.add(path, "needs a url")
+		c.add(path+".url", "is missing")
 	} else {
 		c.url(path+".url", b.URL)
 	}
 	c.secret(path+".api_key", b.APIKey)
 	c.oneOf(path+".boundary", b.Boundary, "campus", "external")
-	if b.MaxConcurrent < 0 || b.MaxConcurrent > 100_000 {
-		c.add(path+".max_concurrent", "must be between 1 and 100000")
+	aboveZero(c, path+".max_concurrent", b.MaxConcurrent)
+	if b.MaxConcurrent > 100_000 {
+		c.add(path+".max_concurrent", "must be at most 100000")
 	}
 	notNegative(c, path+".requests_per_minute", b.RequestsPerMinute)
 	notNegative(c, path+".tokens_per_minute", b.TokensPerMinute)
@@ -272,11 +347,11 @@ func (c *checker) model(path string, m ClusterModel) {
 
 func (c *checker) alias(path string, a ClusterAlias) {
 	if len(a.Targets) == 0 {
-		c.add(path, "needs targets")
+		c.add(path+".targets", "is missing")
 	}
 	for i, t := range a.Targets {
 		if t.Model == "" {
-			c.add(fmt.Sprintf("%s.targets[%d]", path, i), "needs a model")
+			c.add(fmt.Sprintf("%s.targets[%d].model", path, i), "is missing")
 		}
 		notNegative(c, fmt.Sprintf("%s.targets[%d].weight", path, i), t.Weight)
 	}
@@ -290,7 +365,7 @@ func (c *checker) alias(path string, a ClusterAlias) {
 
 func (c *checker) user(path string, u ClusterUser) {
 	if u.Group == "" {
-		c.add(path, "needs a group")
+		c.add(path+".group", "is missing")
 	}
 	if err := checkEmail(u.Email); err != nil {
 		c.add(path+".email", "%s", strings.TrimPrefix(err.Error(), "email: "))
@@ -298,6 +373,8 @@ func (c *checker) user(path string, u ClusterUser) {
 	if u.Role != "" && !identity.Role(u.Role).Valid() {
 		c.add(path+".role", "%q is none of user, auditor, helpdesk, key_manager, model_operator, admin", u.Role)
 	}
-	notNegative(c, path+".weight", u.Weight)
+	if u.Weight < 0 || u.Weight > 1000 {
+		c.add(path+".weight", "must be between 0 and 1000; 0 is that of the group")
+	}
 	c.limits(path+".limits", u.Limits)
 }

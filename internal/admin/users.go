@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"mindrouter/internal/identity"
@@ -27,6 +28,9 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, n NewUser) (identity.
 	u := identity.User{
 		ID: identity.UserID(newID()), Name: n.Name, Email: n.Email, Role: n.Role, CreatedAt: s.cfg.Now(),
 	}
+	if err := a.check(manageUsers); err != nil {
+		return u, err
+	}
 	if err := errors.Join(checkName("name", n.Name), checkEmail(n.Email), checkRole(a, n.Role)); err != nil {
 		return u, err
 	}
@@ -43,10 +47,9 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, n NewUser) (identity.
 			return "", nil, missing("group", n.Group, err)
 		}
 		u.GroupID = g.ID
-		if _, err := tx.UserByName(ctx, n.Name); err == nil {
-			return "", nil, invalid("name", "a user %q exists already", n.Name)
-		}
-		if err := tx.SaveUser(ctx, u); err != nil {
+		if err := tx.SaveUser(ctx, u); errors.Is(err, identity.ErrExists) {
+			return "", nil, refused(identity.ErrExists, "name", "there is a user %q already", n.Name)
+		} else if err != nil {
 			return "", nil, fmt.Errorf("save user %s: %w", n.Name, err)
 		}
 		return "user/" + u.Name, map[string]any{"group": g.Name, "role": u.Role, "email": u.Email}, nil
@@ -99,7 +102,7 @@ func (s *Service) setDisabled(ctx context.Context, a Actor, name, action string,
 		if u.Disabled == disabled {
 			return "", nil, nil
 		}
-		if disabled && u.Role == identity.RoleAdmin {
+		if disabled && administers(u) {
 			if err := checkOtherAdmin(ctx, tx, u); err != nil {
 				return "", nil, err
 			}
@@ -111,6 +114,9 @@ func (s *Service) setDisabled(ctx context.Context, a Actor, name, action string,
 
 // SetPassword replaces a user's password.
 func (s *Service) SetPassword(ctx context.Context, a Actor, name, password string) error {
+	if err := a.check(manageUsers); err != nil { // before the costly hash
+		return err
+	}
 	hash, err := hashPassword(password)
 	if err != nil {
 		return err
@@ -143,12 +149,15 @@ func checkOtherAdmin(ctx context.Context, r Reader, u identity.User) error {
 		return err
 	}
 	for _, other := range users {
-		if other.ID != u.ID && other.Role == identity.RoleAdmin && !other.Disabled {
+		if other.ID != u.ID && administers(other) {
 			return nil
 		}
 	}
-	return invalid("user", "%s is the last admin", u.Name)
+	return refused(ErrRefused, "user", "%s is the last admin", u.Name)
 }
+
+// administers reports whether u can administer.
+func administers(u identity.User) bool { return u.Role == identity.RoleAdmin && !u.Disabled }
 
 func hashPassword(password string) (string, error) {
 	if utf8.RuneCountInString(password) < MinPassword {
@@ -162,7 +171,10 @@ func checkEmail(email string) error {
 		return nil
 	}
 	local, domain, ok := strings.Cut(email, "@")
-	if !ok || local == "" || domain == "" || strings.ContainsAny(email, " \t\r\n<>") || len(email) > 254 {
+	odd := func(r rune) bool {
+		return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("<>,;", r) || r == utf8.RuneError
+	}
+	if !ok || local == "" || domain == "" || strings.Contains(domain, "@") || strings.ContainsFunc(email, odd) || len(email) > 254 {
 		return invalid("email", "%q is no e-mail address", email)
 	}
 	return nil
@@ -181,7 +193,7 @@ func checkRole(a Actor, r identity.Role) error {
 // missing says which thing is not there.
 func missing(kind, name string, err error) error {
 	if errors.Is(err, identity.ErrNotFound) {
-		return &FieldError{Field: kind, Message: fmt.Sprintf("there is no %s %q", kind, name)}
+		return refused(identity.ErrNotFound, kind, "there is no %s %q", kind, name)
 	}
 	return fmt.Errorf("read %s %s: %w", kind, name, err)
 }

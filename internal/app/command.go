@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"mindrouter/internal/admin"
 	"mindrouter/internal/backend"
 	"mindrouter/internal/identity"
@@ -160,18 +162,27 @@ type BackendState struct {
 	Err     error // why the probe failed; nil if it answered
 }
 
+// maxProbes is how many backends are asked at once; one that is away takes seconds.
+const maxProbes = 16
+
 // Backends lists the configured backends and asks each what it serves.
 func (c *Commands) Backends(ctx context.Context) ([]BackendState, error) {
 	catalog, err := c.admin.Catalog(ctx, c.actor)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]BackendState, 0, len(catalog.Backends))
-	for _, b := range catalog.Backends {
-		p, err := backend.ProbeConfigured(ctx, b)
-		out = append(out, BackendState{Backend: b, Probe: p, Err: err})
+	out := make([]BackendState, len(catalog.Backends))
+	var asking errgroup.Group
+	asking.SetLimit(maxProbes)
+	for i, b := range catalog.Backends {
+		asking.Go(func() error {
+			p, err := backend.ProbeConfigured(ctx, b)
+			out[i] = BackendState{Backend: b, Probe: p, Err: err}
+			return nil
+		})
 	}
-	return out, nil
+	_ = asking.Wait() // each result has its own error
+	return out, ctx.Err()
 }
 
 // SetIntent enables, drains or disables a backend.

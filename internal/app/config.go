@@ -10,27 +10,29 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"mindrouter/internal/identity"
+	"mindrouter/internal/secret"
 	"mindrouter/internal/store"
 )
 
 // Flags are the settings as command-line flags. Each is nil if the flag was not given; then the environment counts, then
 // the configuration file, then the fallback. A setting's environment variable is MINDROUTER_ and its path in capitals.
 type Flags struct {
-	Config string `help:"Read settings from this YAML file." placeholder:"FILE" env:"MINDROUTER_CONFIG"`
+	Config string `help:"Read settings from this YAML file." placeholder:"FILE"`
 
 	Addr           *string `path:"addr" fallback:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to serve on."`
 	DataDir        *string `path:"data_dir" fallback:"./data" placeholder:"DIR" help:"Directory of the SQLite file, the journal and the generated secret key; the only place that is written."`
-	DatabaseURL    *string `path:"database_url" name:"database-url" placeholder:"URL" help:"sqlite:PATH or postgres://...; by default mindrouter.db in the data directory." secret:"url"`
+	DatabaseURL    *string `path:"database_url" name:"database-url" placeholder:"URL" help:"sqlite:PATH or postgres://...; by default mindrouter.db in the data directory. May be file:PATH of a file that holds it." secret:"url"`
 	PublicURL      *string `path:"public_url" name:"public-url" placeholder:"URL" help:"Address under which users reach the service; needed behind TLS termination."`
 	TrustedProxies *string `path:"trusted_proxies" placeholder:"CIDR,..." help:"Proxies whose X-Forwarded-For is believed. By default it is ignored."`
 	TLSCert        *string `path:"tls.cert" name:"tls-cert" placeholder:"FILE" help:"Certificate chain in PEM. With it the service speaks TLS."`
 	TLSKey         *string `path:"tls.key" name:"tls-key" placeholder:"FILE" help:"Private key of the certificate in PEM."`
 	InsecureHTTP   *string `path:"insecure_http" name:"insecure-http" placeholder:"0|1" fallback:"0" help:"1 allows plain HTTP on an address that is not loopback."`
-	SecretKey      *string `path:"secret_key" placeholder:"KEY" help:"Key ring: 32 bytes in base64, the current key first, older ones after a comma. By default one is generated into the data directory. May be file:PATH." secret:"all"`
+	SecretKey      *string `path:"secret_key" placeholder:"KEY" help:"Key ring: 32 bytes in base64, the current key first, older ones after a comma. By default one is generated into the data directory. May be file:PATH of a file that holds it." secret:"all"`
 
 	AuditDurability *string `path:"audit.durability" placeholder:"process|power" help:"What a committed record survives. By default process on SQLite and power on PostgreSQL."`
 	AuditContent    *string `path:"audit.content" fallback:"full" placeholder:"full|metadata|off" help:"What of requests and answers is recorded, for groups that do not say."`
@@ -82,6 +84,11 @@ func LoadConfig(f Flags, environ []string) (Config, error) {
 	if err := c.LogLevel.UnmarshalText([]byte(l.oneOf("log.level", "debug", "info", "warn", "error"))); err != nil {
 		l.problem("log.level", "%v", err)
 	}
+	if c.SecretKey != "" {
+		if _, err := secret.Parse(c.SecretKey); err != nil {
+			l.problem("secret_key", "%v", err)
+		}
+	}
 	c.checkDatabase(l)
 	c.checkAddresses(l)
 	c.Values, c.Warnings = l.values(), l.warnings
@@ -97,8 +104,8 @@ func (c *Config) checkDatabase(l *loader) {
 		l.problem("database_url", "%v", err)
 	}
 	if kind == store.Postgres {
-		if _, err := url.Parse(c.DatabaseURL); err != nil {
-			l.problem("database_url", "is not a URL")
+		if u, err := url.Parse(c.DatabaseURL); err != nil || u.Host == "" && u.Query().Get("host") == "" {
+			l.problem("database_url", "is no URL such as postgres://USER:PASSWORD@HOST/DATABASE") // nothing of it: it may hold a password
 		}
 		if c.SecretKey == "" {
 			l.problem("secret_key", "must be set with PostgreSQL: several servers may share the database, and they must share the key")
@@ -150,9 +157,12 @@ func (c *Config) checkAddresses(l *loader) {
 
 // loopback reports whether an address to listen on can be reached from this machine only.
 func loopback(addr string) (bool, error) {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return false, fmt.Errorf("want HOST:PORT: %w", err)
+		return false, fmt.Errorf("%q is no address: want HOST:PORT", addr)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false, fmt.Errorf("%q is no port: want a number up to 65535; 0 is any that is free", port)
 	}
 	if host == "localhost" {
 		return true, nil

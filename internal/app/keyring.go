@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gofrs/flock"
+
 	"mindrouter/internal/secret"
 )
 
@@ -55,16 +57,29 @@ func createKey(path string) ([]byte, error) {
 	return os.ReadFile(path) //nolint:gosec // in the data directory
 }
 
-// RotateSecretKey puts a fresh key in front of the ring in the data directory. Older keys stay and go on opening what
-// they sealed.
-func RotateSecretKey(cfg Config) error {
+// RotateSecretKey puts a fresh key in front of the ring in the data directory, whose file it returns. Older keys stay and
+// go on opening what they sealed.
+func RotateSecretKey(cfg Config) (path string, err error) {
+	path = cfg.SecretKeyFile()
 	if cfg.SecretKey != "" {
-		return errors.New("the secret key is set from outside: put a new key in front of it there, and keep the old ones after a comma")
+		return path, errors.New("the secret key is set from outside: put a new key in front of it there, and keep the old ones after a comma")
 	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return path, fmt.Errorf("data directory: %w", err)
+	}
+	// Of two rotations at once, the second keeps the key of the first.
+	lock := flock.New(path + ".lock")
+	if err := lock.Lock(); err != nil {
+		return path, fmt.Errorf("lock %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	if _, err := openRing(cfg); err != nil {
-		return err
+		return path, err
 	}
-	path := cfg.SecretKeyFile()
+	return path, prependKey(path)
+}
+
+func prependKey(path string) error {
 	old, err := os.ReadFile(path) //nolint:gosec // in the data directory
 	if err != nil {
 		return err

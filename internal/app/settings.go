@@ -1,7 +1,9 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 )
@@ -27,6 +30,7 @@ type setting struct {
 	secret string // all: never shown; url: shown without password
 	value  string
 	source string
+	lost   bool // it could not be read, which is told: nothing else about it is worth a word
 }
 
 // loader resolves settings and gathers problems, so that all can be told at once.
@@ -39,7 +43,9 @@ type loader struct {
 
 const envPrefix = "MINDROUTER_"
 
-// envName is the environment variable of a setting.
+// Variable is the environment variable of the setting at a path.
+func Variable(path string) string { return envName(path) }
+
 func envName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
@@ -51,6 +57,9 @@ func newLoader(f Flags, environ []string) *loader {
 		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, envPrefix) {
 			env[name] = value
 		}
+	}
+	if f.Config == "" {
+		f.Config = env[envName("config")]
 	}
 	file := l.readFile(f.Config)
 	known := []string{envName("config")}
@@ -84,8 +93,8 @@ func newLoader(f Flags, environ []string) *loader {
 // unknown tells of keys that nobody reads: in the file that is an error, in the environment a warning, because other
 // programs may use the prefix.
 func (l *loader) unknown(path string, file map[string]fileValue, env map[string]string, known []string) {
-	for key, v := range file {
-		l.problems = append(l.problems, fmt.Errorf("%s:%d: unknown setting %s", path, v.line, key))
+	for _, key := range slices.SortedFunc(maps.Keys(file), func(a, b string) int { return file[a].line - file[b].line }) {
+		l.problems = append(l.problems, fmt.Errorf("%s:%d: unknown setting %s", path, file[key].line, key))
 	}
 	for name := range env {
 		if !slices.Contains(known, name) && !strings.HasPrefix(name, envPrefix+"TEST_") {
@@ -102,16 +111,21 @@ func (l *loader) readSecret(s *setting) {
 		return
 	}
 	content, err := os.ReadFile(path) //nolint:gosec // named by whoever starts the server
-	if err != nil {
-		l.problem(s.path, "%v", err)
-		return
-	}
 	s.value = strings.TrimSpace(string(content))
+	switch {
+	case err != nil:
+		l.problem(s.path, "%v", err)
+	case s.value == "":
+		l.problem(s.path, "%s is empty", path)
+	}
+	s.lost = s.value == ""
 }
 
 func (l *loader) problem(path, format string, args ...any) {
 	source := ""
-	if s := l.settings[path]; s != nil && s.source != "default" {
+	if s := l.settings[path]; s != nil && s.lost {
+		return
+	} else if s != nil && s.source != "default" {
 		source = " (from " + s.source + ")"
 	}
 	l.problems = append(l.problems, fmt.Errorf("%s%s: %s", path, source, fmt.Sprintf(format, args...)))
@@ -179,14 +193,32 @@ func (s *setting) redacted() string {
 	case s.value == "" || s.secret == "":
 		return s.value
 	case s.secret == "url":
-		if u, err := url.Parse(s.value); err == nil && u.User != nil {
-			return u.Redacted()
+		u, err := url.Parse(s.value)
+		if err != nil {
+			return notShown // the password may be what spoils it
 		}
-		return s.value
+		q := u.Query()
+		hidden := false
+		for name := range q {
+			if strings.Contains(strings.ToLower(name), "password") {
+				q.Set(name, "xxxxx")
+				hidden = true
+			}
+		}
+		switch {
+		case hidden:
+			u.RawQuery = q.Encode()
+		case u.User == nil:
+			return s.value
+		}
+		return u.Redacted()
 	default:
-		return "(set, not shown)"
+		return notShown
 	}
 }
+
+// notShown stands for a secret.
+const notShown = "(set, not shown)"
 
 type fileValue struct {
 	text string
@@ -206,7 +238,11 @@ func (l *loader) readFile(path string) map[string]fileValue {
 	}
 	file, err := parser.ParseBytes(content, 0)
 	if err != nil {
-		l.problems = append(l.problems, fmt.Errorf("%s: %w", path, err))
+		var at yaml.Error
+		if errors.As(err, &at) && at.GetToken() != nil { // without the lines around it, which may hold a secret
+			err = fmt.Errorf("%s:%d: %s", path, at.GetToken().Position.Line, at.GetMessage())
+		}
+		l.problems = append(l.problems, err)
 		return out
 	}
 	for _, doc := range file.Docs {
