@@ -18,6 +18,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 
 # The same with glibc and a shell: for the GPU agent, which needs NVIDIA's library, and for set-up scripts.
 FROM debian:bookworm-slim AS glibc
+# Debian stable keeps versions apart from security updates, so none is pinned.
+# hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates openssl \
  && rm -rf /var/lib/apt/lists/* \

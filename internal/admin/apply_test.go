@@ -387,7 +387,7 @@ func TestExportAppliesToWhereItCameFromAndToNothing(t *testing.T) {
 	empty := exampleBench(t)
 	empty.apply(string(text))
 	again, err := empty.Export(t.Context(), operator)
-	if err != nil || string(again) != string(text) {
+	if err != nil || !bytes.Equal(again, text) {
 		t.Errorf("exported again, %v\n%s\nfirst\n%s", err, again, text)
 	}
 	if got := empty.applyWith(string(text), admin.ApplyOptions{Prune: true}); got != "" {

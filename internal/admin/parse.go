@@ -45,7 +45,7 @@ func ParseCluster(name string, data []byte) (*ParsedCluster, error) {
 	}
 	c := checker{p: p}
 	c.cluster()
-	if problems := append(c.problems, p.shape.problems...); len(problems) > 0 {
+	if problems := slices.Concat(c.problems, p.shape.problems); len(problems) > 0 {
 		return nil, p.join(problems)
 	}
 	return p, nil

@@ -99,7 +99,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	if e.Code == llm.CodeInternal {
-		a.cfg.Log.Error("request failed", "request_id", requestID(w), "error", err)
+		a.cfg.Log.Error("request failed", slog.String("request_id", requestID(w)), slog.Any("error", err))
 	}
 	openai.WriteError(w, e, requestID(w))
 }

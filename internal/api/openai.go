@@ -1,6 +1,7 @@
 package api
 
 import (
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -61,7 +62,7 @@ func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, c
 		return err
 	}
 	if err := enc.EncodeResponse(resp); err != nil {
-		a.cfg.Log.Debug("answer not delivered", "request_id", reply.RequestID, "error", err)
+		a.cfg.Log.Debug("answer not delivered", slog.String("request_id", reply.RequestID), slog.Any("error", err))
 	}
 	return nil
 }
@@ -123,6 +124,6 @@ func (a *API) showModel(w http.ResponseWriter, r *http.Request, p identity.Princ
 func (a *API) json(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(body); err != nil {
-		a.cfg.Log.Debug("answer not delivered", "request_id", requestID(w), "error", err)
+		a.cfg.Log.Debug("answer not delivered", slog.String("request_id", requestID(w)), slog.Any("error", err))
 	}
 }

@@ -191,7 +191,7 @@ func (s *server) run(ctx context.Context, onReady func(Ready)) error {
 	for i, srv := range servers {
 		go func() { failed <- srv.Serve(listeners[i]) }()
 	}
-	s.log.Info("serving", "url", ready.URL, "database", s.db.Kind(), "version", Version)
+	s.log.Info("serving", slog.String("url", ready.URL), slog.Any("database", s.db.Kind()), slog.String("version", Version))
 	if onReady != nil {
 		onReady(ready)
 	}
@@ -202,7 +202,7 @@ func (s *server) run(ctx context.Context, onReady func(Ready)) error {
 	}
 
 	s.draining.Store(true)
-	s.log.Info("stopping", "in_flight", s.inFlight.Load())
+	s.log.Info("stopping", slog.Int64("in_flight", s.inFlight.Load()))
 	err = errors.Join(err, s.drain(servers))
 	stopLoops()
 	err = errors.Join(err, loop.Wait())
@@ -229,7 +229,7 @@ func (s *server) drain(servers []*http.Server) error {
 	if !late {
 		return nil
 	}
-	s.log.Warn("requests cut at the drain timeout", "in_flight", s.inFlight.Load())
+	s.log.Warn("requests cut at the drain timeout", slog.Int64("in_flight", s.inFlight.Load()))
 	s.scheduler.Drain()
 	s.cut(errCut)
 	ended := make(chan struct{})
@@ -237,7 +237,7 @@ func (s *server) drain(servers []*http.Server) error {
 	select {
 	case <-ended:
 	case <-time.After(finishGrace):
-		s.log.Error("requests did not end", "in_flight", s.inFlight.Load())
+		s.log.Error("requests did not end", slog.Int64("in_flight", s.inFlight.Load()))
 	}
 	var err error
 	for _, srv := range servers {
@@ -255,7 +255,7 @@ func (s *server) endEpoch() error {
 // follow reloads the catalog; a failure leaves the old one in force.
 func (s *server) follow(ctx context.Context) {
 	if err := s.reload(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("configuration not reloaded", "error", err)
+		s.log.Error("configuration not reloaded", slog.Any("error", err))
 	}
 }
 
@@ -274,7 +274,7 @@ func (s *server) heartbeat(ctx context.Context) error {
 			err = s.markLost(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("heartbeat failed", "error", err)
+			s.log.Warn("heartbeat failed", slog.Any("error", err))
 		}
 	}
 }
@@ -291,7 +291,7 @@ func (s *server) markLost(ctx context.Context) error {
 		return fmt.Errorf("mark lost requests: %w", err)
 	}
 	if n > 0 {
-		s.log.Warn("requests of a server that died are marked lost", "count", n)
+		s.log.Warn("requests of a server that died are marked lost", slog.Any("count", n))
 	}
 	return nil
 }

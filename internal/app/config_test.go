@@ -184,7 +184,7 @@ func TestProblemsOfSettings(t *testing.T) {
 		{"a name without TLS", []string{"ADDR=host.example:8080"}, "addr (from MINDROUTER_ADDR): host.example:8080 is not loopback: set tls.cert and tls.key, or trusted_proxies if a proxy ends TLS, or insecure_http=1"},
 		{"IPv6 without TLS", []string{"ADDR=[::]:8080"}, "addr (from MINDROUTER_ADDR): [::]:8080 is not loopback: set tls.cert and tls.key, or trusted_proxies if a proxy ends TLS, or insecure_http=1"},
 		{"metrics address", []string{"METRICS_ADDR=9090"}, `metrics_addr (from MINDROUTER_METRICS_ADDR): "9090" is no address: want HOST:PORT`},
-		{"unknown database", []string{"DATABASE_URL=mysql://h/d"}, "database_url (from MINDROUTER_DATABASE_URL): want sqlite:PATH or postgres://..."},
+		{"unknown database", []string{"DATABASE_URL=mysql://h/d"}, "database_url (from MINDROUTER_DATABASE_URL): want sqlite:PATH or postgres://USER@HOST/NAME"},
 		{"database in memory", []string{"DATABASE_URL=sqlite::memory:"}, "database_url (from MINDROUTER_DATABASE_URL): want sqlite:PATH with a file: what is only in memory is lost at the end"},
 		{"PostgreSQL without a secret key", []string{"DATABASE_URL=postgres://h/d"}, "secret_key: must be set with PostgreSQL: several servers may share the database, and they must share the key"},
 		{"PostgreSQL without a host", []string{"DATABASE_URL=postgres:///d", "SECRET_KEY=" + ringKey}, "database_url (from MINDROUTER_DATABASE_URL): is no URL such as postgres://USER:PASSWORD@HOST/DATABASE"},

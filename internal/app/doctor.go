@@ -72,7 +72,7 @@ func (d *doctor) run(ctx context.Context, cfg Config, configErr error, log *slog
 	}
 	defer func() {
 		if err := db.Close(); err != nil {
-			log.Warn("close database", "error", err)
+			log.Warn("close database", slog.Any("error", err))
 		}
 	}()
 	if d.database(ctx, db) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -42,7 +43,7 @@ func (s *server) health(ctx context.Context) (health, int) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := s.db.Ping(ctx); err != nil {
-		s.log.Warn("database does not answer", "error", err)
+		s.log.Warn("database does not answer", slog.Any("error", err))
 		return health{Status: "unavailable", Reasons: []string{"the database does not answer"}}, http.StatusServiceUnavailable
 	}
 	if !s.fleet.View().Ready() {

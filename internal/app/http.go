@@ -99,8 +99,8 @@ func (s *server) observe(next http.Handler) http.Handler {
 		}
 		rec := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			if v := recover(); v != nil && v != http.ErrAbortHandler {
-				s.log.Error("panic", "request_id", id, "panic", v, "stack", string(debug.Stack()))
+			if v := recover(); v != nil && v != any(http.ErrAbortHandler) {
+				s.log.Error("panic", slog.String("request_id", id), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 				if rec.begun {
 					defer panic(http.ErrAbortHandler) // the client must not take what it has for the whole
 				} else {

@@ -22,7 +22,7 @@ func openRing(cfg Config) (*secret.Ring, error) {
 		return ring, nil
 	}
 	path := cfg.SecretKeyFile()
-	text, err := os.ReadFile(path) //nolint:gosec // in the data directory
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		text, err = createKey(path)
 	}
@@ -48,13 +48,13 @@ func createKey(path string) ([]byte, error) {
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // the link below is the file that stays
 	_, err = tmp.WriteString(key + "\n")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return nil, err
 	}
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return os.ReadFile(path) //nolint:gosec // in the data directory
+	return os.ReadFile(path)
 }
 
 // RotateSecretKey puts a fresh key in front of the ring in the data directory, whose file it returns. Older keys stay and
@@ -80,7 +80,7 @@ func RotateSecretKey(cfg Config) (path string, err error) {
 }
 
 func prependKey(path string) error {
-	old, err := os.ReadFile(path) //nolint:gosec // in the data directory
+	old, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func prependKey(path string) error {
 		return err
 	}
 	_, err = tmp.WriteString(key + "\n" + string(old))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return os.Rename(tmp.Name(), path)

@@ -24,7 +24,7 @@ func NewLogger(cfg Config, w io.Writer) *slog.Logger {
 	}
 	log := slog.New(h)
 	for _, warning := range cfg.Warnings {
-		log.Warn(warning)
+		log.Warn("setting", slog.String("problem", warning))
 	}
 	return log
 }

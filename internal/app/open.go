@@ -31,7 +31,7 @@ func openDatabase(ctx context.Context, cfg Config, log *slog.Logger) (*database,
 		return nil, errors.Join(err, db.Close())
 	}
 	for _, m := range applied {
-		log.Info("database migrated", "version", m.Version, "name", m.Name)
+		log.Info("database migrated", slog.Int64("version", m.Version), slog.String("name", m.Name))
 	}
 	return db, nil
 }

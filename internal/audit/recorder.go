@@ -173,7 +173,7 @@ func (r *Recorder) write(batch []item) {
 	if err != nil {
 		err = fmt.Errorf("write audit record: %w", err)
 		r.fail.Add(int64(len(entries)))
-		r.log.Error("audit commit failed", "entries", len(entries), "error", err)
+		r.log.Error("audit commit failed", slog.Int("entries", len(entries)), slog.Any("error", err))
 	}
 	for _, it := range batch {
 		if it.committed != nil {

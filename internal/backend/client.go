@@ -154,7 +154,7 @@ func (s server) json(ctx context.Context, method, path string, body []byte) ([]b
 // stream sends a request and decodes its reply while it arrives.
 func (s server) stream(ctx context.Context, path string, body []byte, decode func(io.Reader) llm.Stream) (*Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	resp, err := s.do(ctx, http.MethodPost, path, body)
+	resp, err := s.do(ctx, http.MethodPost, path, body) //nolint:bodyclose // closeAll does
 	if err != nil {
 		cancel()
 		return nil, err

@@ -206,7 +206,7 @@ func (f *Fleet) probe(ctx context.Context, m *member) {
 	name := m.cfg.Name
 	f.publishAndUnlock(time.Now())
 	if before != after {
-		f.log.Info("backend health changed", "backend", name, "from", before, "to", after, "error", err)
+		f.log.Info("backend health changed", slog.Any("backend", name), slog.Any("from", before), slog.Any("to", after), slog.Any("error", err))
 	}
 }
 
@@ -409,6 +409,6 @@ func (f *Fleet) report(id routing.BackendID, change func(*member, time.Time, Ret
 	case m.wake <- struct{}{}:
 	default:
 	}
-	f.log.Warn("backend breaker changed", "backend", m.cfg.Name, "open", after == breakerOpen)
+	f.log.Warn("backend breaker changed", slog.Any("backend", m.cfg.Name), slog.Bool("open", after == breakerOpen))
 	f.publishAndUnlock(now)
 }

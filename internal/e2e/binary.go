@@ -37,11 +37,23 @@ type Process struct {
 // StartProcess runs the binary as a server on the data directory dir and waits until it serves.
 func StartProcess(t testing.TB, dir string, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, logs: &logBuffer{}, done: make(chan error, 1)}
 	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--data-dir", dir, "--log-format", "text"}, args...)
+	return start(t, dir, (*exec.Cmd).StderrPipe, "msg=serving url=", args...)
+}
+
+// StartSimBackend runs the binary as a simulated model server and waits until it serves.
+func StartSimBackend(t testing.TB, args ...string) *Process {
+	t.Helper()
+	return start(t, t.TempDir(), (*exec.Cmd).StdoutPipe, "url: ", append([]string{"sim-backend"}, args...)...)
+}
+
+// start runs the binary with its home in dir and waits until it writes, on one of its outputs, its address after mark.
+func start(t testing.TB, dir string, output func(*exec.Cmd) (io.ReadCloser, error), mark string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, logs: &logBuffer{}, done: make(chan error, 1)}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), Binary(t), args...)
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
-	stderr, err := p.cmd.StderrPipe()
+	lines, err := output(p.cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +62,7 @@ func StartProcess(t testing.TB, dir string, args ...string) *Process {
 	}
 	t.Cleanup(func() { p.Signal(syscall.SIGKILL); _ = p.Wait() })
 	url := make(chan string, 1)
-	go func() { p.done <- p.follow(stderr, url) }()
+	go func() { p.done <- p.follow(lines, mark, url) }()
 	select {
 	case p.URL = <-url:
 		if p.URL == "" {
@@ -62,15 +74,15 @@ func StartProcess(t testing.TB, dir string, args ...string) *Process {
 	return p
 }
 
-// follow reads the log to its end and waits for the process.
-func (p *Process) follow(stderr io.Reader, url chan<- string) error {
+// follow reads the output to its end and waits for the process.
+func (p *Process) follow(lines io.Reader, mark string, url chan<- string) error {
 	told := false
-	scanner := bufio.NewScanner(stderr)
+	scanner := bufio.NewScanner(lines)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
 		line := scanner.Text()
-		fmt.Fprintln(p.logs, line)
-		if _, rest, ok := strings.Cut(line, "msg=serving url="); ok && !told {
+		_, _ = fmt.Fprintln(p.logs, line)
+		if _, rest, ok := strings.Cut(line, mark); ok && !told {
 			told = true
 			url <- strings.Fields(rest)[0]
 		}
@@ -99,5 +111,5 @@ func (p *Process) Wait() error {
 	}
 }
 
-// Logs is what the process has logged.
+// Logs is what the process has written.
 func (p *Process) Logs() string { return p.logs.String() }

@@ -47,8 +47,8 @@ func mustRun(t *testing.T, dir string, args ...string) string {
 	return out
 }
 
-// installation is a data directory with a backend and a key, made by the binary's own commands.
-func installation(t *testing.T, cfg simbackend.Config) (dir, key string, sim *simbackend.Running) {
+// installation is a data directory with a backend and a key, made by the binary's own commands with the flags.
+func installation(t *testing.T, cfg simbackend.Config, flags ...string) (dir, key string, sim *simbackend.Running) {
 	t.Helper()
 	dir = t.TempDir()
 	sim, err := simbackend.Start(cfg, "127.0.0.1:0")
@@ -65,9 +65,10 @@ func installation(t *testing.T, cfg simbackend.Config) (dir, key string, sim *si
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, dir, "apply", "-f", file)
-	mustRun(t, dir, "user", "create", "alice", "--email", "alice@example.edu", "--group", "staff")
-	out := mustRun(t, dir, "key", "create", "--user", "alice", "--name", "test", "--budget", "1000000")
+	run := func(args ...string) string { return mustRun(t, dir, append(args, flags...)...) }
+	run("apply", "-f", file)
+	run("user", "create", "alice", "--email", "alice@example.edu", "--group", "staff")
+	out := run("key", "create", "--user", "alice", "--name", "test", "--budget", "1000000")
 	key = strings.TrimSuffix(out, "\n")
 	if !strings.HasPrefix(key, "mr2_") || strings.ContainsAny(key, " \n") {
 		t.Fatalf("key create printed %q, want the key alone", out)
@@ -94,7 +95,7 @@ func post(ctx context.Context, url, key, body string) (int, string, error) {
 func ready(t *testing.T, url string) {
 	t.Helper()
 	for deadline := time.Now().Add(e2e.Deadline); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		resp, err := http.Get(url + "/readyz") //nolint:noctx // bounded by the loop
+		resp, err := http.Get(url + "/readyz")
 		if err != nil {
 			continue
 		}
@@ -109,7 +110,13 @@ func ready(t *testing.T, url string) {
 // outcomes counts the recorded requests by outcome, from the database file.
 func outcomes(t *testing.T, dir string) map[string]int {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "mindrouter.db")+"?_pragma=busy_timeout(5000)")
+	return outcomesIn(t, "sqlite", "file:"+filepath.Join(dir, "mindrouter.db")+"?_pragma=busy_timeout(5000)")
+}
+
+// outcomesIn counts the recorded requests by outcome, from any database.
+func outcomesIn(t *testing.T, driver, source string) map[string]int {
+	t.Helper()
+	db, err := sql.Open(driver, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +129,7 @@ func outcomes(t *testing.T, dir string) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = rows.Close() }()
 	out := map[string]int{}
 	for rows.Next() {
 		var name string
@@ -131,7 +139,7 @@ func outcomes(t *testing.T, dir string) map[string]int {
 		}
 		out[name] = n
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return out

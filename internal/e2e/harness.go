@@ -36,6 +36,8 @@ type Options struct {
 	DatabaseURL string
 	// Settings are further settings, such as "audit.content": "off".
 	Settings map[string]string
+	// Client is how tests reach the server; nil means http.DefaultClient.
+	Client *http.Client
 }
 
 // Server is a running gateway with its simulated model servers.
@@ -46,6 +48,7 @@ type Server struct {
 
 	t       testing.TB
 	cfg     app.Config
+	client  *http.Client
 	metrics string
 	stop    func() error
 	logs    *logBuffer
@@ -55,7 +58,10 @@ type Server struct {
 // reserved: neither here nor on any model server.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	s := &Server{t: t, DataDir: t.TempDir(), Backends: map[string]*simbackend.Running{}, logs: &logBuffer{}}
+	s := &Server{t: t, DataDir: t.TempDir(), Backends: map[string]*simbackend.Running{}, client: o.Client, logs: &logBuffer{}}
+	if s.client == nil {
+		s.client = http.DefaultClient
+	}
 	for name, cfg := range o.Backends {
 		b, err := simbackend.Start(cfg, "127.0.0.1:0")
 		if err != nil {
@@ -166,7 +172,10 @@ func (s *Server) Key(n app.NewKey) string {
 	return secret
 }
 
-func (s *Server) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(s.logs, nil)) }
+func (s *Server) logger() *slog.Logger { return app.NewLogger(s.cfg, s.logs) }
+
+// Logs is what the server has logged, at every level.
+func (s *Server) Logs() string { return s.logs.String() }
 
 // run starts the server and waits until it answers.
 func (s *Server) run() {
@@ -287,12 +296,12 @@ func (s *Server) Metrics() string {
 func (s *Server) WaitReady() {
 	s.t.Helper()
 	s.Eventually("ready", func() error {
-		resp, err := http.Get(s.URL + "/readyz") //nolint:noctx // bounded by Eventually
+		resp, err := s.client.Get(s.URL + "/readyz")
 		if err != nil {
 			return err
 		}
 		body, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err != nil {
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
 			return err
 		}
 		if resp.StatusCode != http.StatusOK {
@@ -343,7 +352,7 @@ func (s *Server) Do(method, path, key, body string, header ...string) Answer {
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.client.Do(req)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", method, path, err)
 	}

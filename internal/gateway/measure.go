@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -155,7 +156,7 @@ func (r *run) countExactly(ctx context.Context, req *llm.Request) (count int, ok
 			count, ok = n, true
 			return false
 		}
-		return err == backend.ErrUnsupported && ctx.Err() == nil
+		return errors.Is(err, backend.ErrUnsupported) && ctx.Err() == nil
 	})
 	return count, ok
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"time"
 
 	"mindrouter/internal/audit"
@@ -83,7 +84,11 @@ func tryOn[T any](ctx context.Context, r *run, lease *scheduler.Lease, try func(
 		if blamesBackend(err) {
 			r.g.cfg.Fleet.Failed(id)
 		}
-		r.g.cfg.Log.Warn("attempt failed", "request_id", r.meta.ID, "backend", id, "model", a.Model, "error", err)
+		reason := slog.Any("error", err)
+		if !retryable(err) { // it blames the request, and may quote it
+			reason = slog.String("error_code", a.Error)
+		}
+		r.g.cfg.Log.Warn("attempt failed", slog.String("request_id", string(r.meta.ID)), slog.Any("backend", id), slog.String("model", a.Model), reason)
 	}
 	r.attempts = append(r.attempts, a)
 	return got, err

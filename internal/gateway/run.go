@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -192,7 +193,7 @@ func (r *run) finish(ctx context.Context, e end) {
 			}
 		}
 		if err := r.g.cfg.Ledger.Finish(ctx, f); err != nil {
-			r.g.cfg.Log.Error("end of request not recorded", "request_id", r.meta.ID, "error", err)
+			r.g.cfg.Log.Error("end of request not recorded", slog.String("request_id", string(r.meta.ID)), slog.Any("error", err))
 		}
 		r.g.cfg.Metrics.Finished(f, r.meta.Endpoint)
 	})

@@ -14,7 +14,7 @@ import (
 	"mindrouter/internal/llm"
 )
 
-// UserID, GroupID and KeyID are UUIDs. They never change; names may.
+// The identifiers are UUIDs. They never change; names may.
 type (
 	UserID  string
 	GroupID string

@@ -87,7 +87,7 @@ func TestBalanceForThreeAdmitsExactlyThreeOfManyAtOnce(t *testing.T) {
 		t.Errorf("reserved %d after settling, want 0", got)
 	}
 	reserve(t, m, p, 450-270)
-	refused(t, m, p, 1, llm.CodeBudgetSpent)
+	_ = refused(t, m, p, 1, llm.CodeBudgetSpent)
 }
 
 func TestRequestsPerMinuteIsASlidingWindow(t *testing.T) {
@@ -104,7 +104,7 @@ func TestRequestsPerMinuteIsASlidingWindow(t *testing.T) {
 	}
 	c.t = c.t.Add(time.Second)
 	reserve(t, m, p, 1)
-	refused(t, m, p, 1, llm.CodeRateLimited)
+	_ = refused(t, m, p, 1, llm.CodeRateLimited)
 }
 
 func TestRefusedRequestsConsumeNothing(t *testing.T) {
@@ -112,7 +112,7 @@ func TestRefusedRequestsConsumeNothing(t *testing.T) {
 	m := quota.NewMeter(counters{}, c.now)
 	p := principal(identity.Limits{RequestsPerMinute: 10, TokenBudget: 100})
 	for range 20 {
-		refused(t, m, p, 101, llm.CodeBudgetSpent)
+		_ = refused(t, m, p, 101, llm.CodeBudgetSpent)
 	}
 	for range 10 {
 		reserve(t, m, p, 10)

@@ -72,7 +72,7 @@ func (a Alias) Resolve(standing func(model string) Standing, turn uint64, roll f
 		rotateTo(live, pick(live, roll))
 	case StrategyRoundRobin:
 		if len(live) > 0 {
-			rotateTo(live, int(turn%uint64(len(live)))) //nolint:gosec // smaller than len(live)
+			rotateTo(live, int(turn%uint64(len(live))))
 		}
 	case StrategyLeastLatency:
 		by(func(s Standing) float64 { return s.Latency })
@@ -89,7 +89,7 @@ func (a Alias) Resolve(standing func(model string) Standing, turn uint64, roll f
 }
 
 // Roll returns a random number for Resolve.
-func Roll() float64 { return rand.Float64() } //nolint:gosec // spreads load, guards nothing
+func Roll() float64 { return rand.Float64() }
 
 func pick(ts []Target, roll float64) int {
 	var sum float64

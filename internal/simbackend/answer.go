@@ -51,7 +51,7 @@ var thoughts = [...]string{
 
 func newWriter(seed uint64, index int, j *job) *writer {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%d/%s/%s", seed, index, j.model.Name, j.prompt())
+	_, _ = fmt.Fprintf(h, "%d/%d/%s/%s", seed, index, j.model.Name, j.prompt())
 	sum := h.Sum64()
 	return &writer{j: j, rand: rand.New(rand.NewPCG(sum, seed)), user: j.lastUser().text}
 }

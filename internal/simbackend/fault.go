@@ -143,7 +143,7 @@ func (r FaultRule) validate() error {
 	f := r.Fault
 	switch {
 	case r.Nth < 0 || r.Percent < 0 || r.Percent > 100:
-		return errors.New("N is out of range")
+		return errors.New("its number is out of range")
 	case f.Kind == FaultError && f.Status != 0 && (f.Status < 400 || f.Status > 599):
 		return errors.New("status is not an error status")
 	case f.Kind == FaultSlow && f.Factor < 0:
@@ -202,7 +202,7 @@ func (s *Server) faultFor(r Request) *Fault {
 // dice returns a number in [0, 100) that depends on nothing but its arguments.
 func dice(seed uint64, request, rule int) float64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%d/%d", seed, request, rule)
+	_, _ = fmt.Fprintf(h, "%d/%d/%d", seed, request, rule)
 	// The low bits of FNV of similar inputs are alike; the multiplication spreads them.
 	return float64((h.Sum64()*0x9e3779b97f4a7c15)>>40) / (1 << 24) * 100
 }

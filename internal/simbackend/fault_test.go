@@ -100,7 +100,7 @@ func TestHangAfterHeadersAndAfterTokens(t *testing.T) {
 			body := chat(c.model, "[[tokens=10]]", `,"stream":true`)
 			setFault(t, s, simbackend.Fault{Kind: simbackend.FaultHang, Stage: simbackend.AfterHeaders})
 			str := open(t, s.URL+c.path, body)
-			if err := s.WaitRunning(testContext(t), 1); err != nil || str.resp.StatusCode != 200 {
+			if err := s.WaitRunning(testContext(t), 1); err != nil || str.resp.StatusCode != http.StatusOK {
 				t.Errorf("status %d, running: %v", str.resp.StatusCode, err)
 			}
 			str.cancel()
@@ -343,14 +343,14 @@ func TestScriptChoosesByRequest(t *testing.T) {
 func TestParseFaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]simbackend.FaultRule{
-		"hang":        {Fault: simbackend.Fault{Kind: simbackend.FaultHang}},
-		"hang:4@2":    {Fault: simbackend.Fault{Kind: simbackend.FaultHang, Stage: simbackend.AfterTokens, Tokens: 4}, Nth: 2},
-		"reset@7":     {Fault: simbackend.Fault{Kind: simbackend.FaultReset}, Nth: 7},
-		"malformed":   {Fault: simbackend.Fault{Kind: simbackend.FaultMalformed, Stage: simbackend.AfterTokens, Tokens: 3}},
-		"5xx:503@5%":  {Fault: simbackend.Fault{Kind: simbackend.FaultError, Status: 503}, Percent: 5},
-		"cut:0":       {Fault: simbackend.Fault{Kind: simbackend.FaultCut, Stage: simbackend.AfterTokens}},
-		"slow@0.5%":   {Fault: simbackend.Fault{Kind: simbackend.FaultSlow}, Percent: 0.5},
-		" slow:2.5@1": {Fault: simbackend.Fault{Kind: simbackend.FaultSlow, Factor: 2.5}, Nth: 1},
+		"hang":       {Fault: simbackend.Fault{Kind: simbackend.FaultHang}},
+		"hang:4@2":   {Fault: simbackend.Fault{Kind: simbackend.FaultHang, Stage: simbackend.AfterTokens, Tokens: 4}, Nth: 2},
+		"reset@7":    {Fault: simbackend.Fault{Kind: simbackend.FaultReset}, Nth: 7},
+		"malformed":  {Fault: simbackend.Fault{Kind: simbackend.FaultMalformed, Stage: simbackend.AfterTokens, Tokens: 3}},
+		"5xx:503@5%": {Fault: simbackend.Fault{Kind: simbackend.FaultError, Status: 503}, Percent: 5},
+		"cut:0":      {Fault: simbackend.Fault{Kind: simbackend.FaultCut, Stage: simbackend.AfterTokens}},
+		"slow@0.5%":  {Fault: simbackend.Fault{Kind: simbackend.FaultSlow}, Percent: 0.5},
+		"slow:2.5@1": {Fault: simbackend.Fault{Kind: simbackend.FaultSlow, Factor: 2.5}, Nth: 1},
 	} {
 		got, err := simbackend.ParseFaults(text)
 		if err != nil || len(got) != 1 || got[0] != want {
@@ -375,7 +375,7 @@ func TestVLLMSendsTheStatusOfAStreamBeforeItHasASlot(t *testing.T) {
 	setFault(t, s, simbackend.Fault{Kind: simbackend.FaultPause, Stage: simbackend.AfterHeaders, Until: hold})
 	for range 2 {
 		str := open(t, s.URL+chatPath, chat("sim-chat", "x", `,"stream":true`))
-		if str.resp.StatusCode != 200 {
+		if str.resp.StatusCode != http.StatusOK {
 			t.Errorf("status %d", str.resp.StatusCode)
 		}
 	}

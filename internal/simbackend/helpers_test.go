@@ -105,7 +105,7 @@ func postContext(ctx context.Context, address, body string) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(resp.Body)
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(data), err: err}, nil
 }
@@ -237,7 +237,7 @@ func open(t *testing.T, address, body string) *stream {
 	if err != nil {
 		t.Fatalf("POST %s: %v", address, err)
 	}
-	t.Cleanup(func() { cancel(); resp.Body.Close() })
+	t.Cleanup(func() { cancel(); _ = resp.Body.Close() })
 	return &stream{resp: resp, lines: bufio.NewScanner(resp.Body), cancel: cancel}
 }
 

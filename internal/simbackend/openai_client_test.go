@@ -3,6 +3,7 @@ package simbackend_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -238,8 +239,8 @@ func TestOfficialClientListsModelsAndReadsErrors(t *testing.T) {
 			t.Errorf("models = %+v", page.Data)
 		}
 		_, err = c.Chat.Completions.New(testContext(t), userSays("nobody", "x"))
-		apiErr, ok := err.(*openai.Error)
-		if !ok || apiErr.StatusCode != 404 || !strings.Contains(apiErr.Message, "nobody") {
+		var apiErr *openai.Error
+		if !errors.As(err, &apiErr) || apiErr.StatusCode != http.StatusNotFound || !strings.Contains(apiErr.Message, "nobody") {
 			t.Errorf("error for an unknown model = %v", err)
 		}
 	})

@@ -3,6 +3,7 @@ package simbackend_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -66,7 +67,7 @@ func TestRequestsAreRecorded(t *testing.T) {
 		t.Fatalf("%d records", len(all))
 	}
 	r := all[0]
-	if r.Method != "POST" || r.Path != chatPath || r.Query != "a=b" || string(r.Body) != body || r.Header.Get("Accept-Encoding") == "" {
+	if r.Method != http.MethodPost || r.Path != chatPath || r.Query != "a=b" || string(r.Body) != body || r.Header.Get("Accept-Encoding") == "" {
 		t.Errorf("what was asked: %+v", r)
 	}
 	if r.Seq != 1 || r.Inference != 1 || r.Model != "sim-chat" || !r.Stream || r.Status != 200 || r.Tokens != 5 || r.PromptTokens == 0 {
@@ -142,7 +143,7 @@ func TestWaitsEndWithTheirContext(t *testing.T) {
 	for name, err := range map[string]error{
 		"started": s.WaitStarted(ctx, 1), "running": s.WaitRunning(ctx, 1), "waiting": s.WaitWaiting(ctx, 1), "cancelled": s.WaitCancelled(ctx, 1),
 	} {
-		if err != context.Canceled {
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -167,7 +168,7 @@ func TestRunPrintsItsURLAndEndsWithTheContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp.Body.Close()
+	_ = resp.Body.Close()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("Run: %v", err)

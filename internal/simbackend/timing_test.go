@@ -18,7 +18,7 @@ import (
 func askAndCancel(s *simbackend.Server, path, body string, d time.Duration) simbackend.Request {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	r := httptest.NewRequest("POST", path, strings.NewReader(body)).WithContext(ctx)
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)).WithContext(ctx)
 	s.ServeHTTP(httptest.NewRecorder(), r)
 	all := s.Requests()
 	return all[len(all)-1]

@@ -231,7 +231,8 @@ func (s *Server) tokenize(x *exchange, form chatForm) {
 		x.refuse(noModel(plain.Model))
 		return
 	}
-	text, images := "", 0
+	var text string
+	images := 0
 	if plain.Prompt != nil {
 		text = *plain.Prompt
 	} else {

@@ -152,7 +152,7 @@ func (a *appender) all(entries []audit.Entry) error {
 }
 
 func (a *appender) exec(stmt *sql.Stmt, args ...any) (sql.Result, error) {
-	return a.tx.StmtContext(a.ctx, stmt).ExecContext(a.ctx, args...)
+	return a.tx.StmtContext(a.ctx, stmt).ExecContext(a.ctx, args...) //nolint:sqlclosecheck // ends with the transaction
 }
 
 func (a *appender) begin(r *audit.Record) error {

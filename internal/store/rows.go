@@ -163,7 +163,7 @@ func (r keyRow) key() (identity.Key, error) {
 	}
 	models, err := fromJSON[[]string](r.Models)
 	return identity.Key{
-		ID: identity.KeyID(r.ID), Prefix: r.Prefix, Tag: uint16(r.Tag), TagKey: r.TagKey, Hash: r.Hash, Label: r.Label, //nolint:gosec // written from a uint16
+		ID: identity.KeyID(r.ID), Prefix: r.Prefix, Tag: uint16(r.Tag), TagKey: r.TagKey, Hash: r.Hash, Label: r.Label,
 		UserID: identity.UserID(r.UserID), GroupID: identity.GroupID(r.GroupID), Service: r.Service, Scopes: scopes,
 		Models: models, Limits: identity.Limits(r.Limits), Class: llm.Class(r.Class), Boundary: llm.Boundary(r.Boundary),
 		ReasoningField: r.ReasoningField, Strategy: r.Strategy, ExpiresAt: fromMicros(r.ExpiresAt),

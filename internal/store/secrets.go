@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
 )
 
 func (s *Store) seal(plain, context string) (string, error) {
@@ -25,7 +26,7 @@ func (s *Store) open(sealed, context string) (string, error) {
 func (s *Store) openOrLose(sealed, what, context string) string {
 	plain, err := s.open(sealed, context)
 	if err != nil {
-		s.log.Error("stored secret does not open", "secret", what, "error", err)
+		s.log.Error("stored secret does not open", slog.String("secret", what), slog.Any("error", err))
 		return ""
 	}
 	return plain

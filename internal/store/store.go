@@ -77,7 +77,7 @@ func KindOf(databaseURL string) (Kind, error) {
 	case strings.HasPrefix(databaseURL, "postgres://"), strings.HasPrefix(databaseURL, "postgresql://"):
 		return Postgres, nil
 	default:
-		return "", errors.New("want sqlite:PATH or postgres://...")
+		return "", errors.New("want sqlite:PATH or postgres://USER@HOST/NAME")
 	}
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,7 +71,7 @@ func (s *Store) Watch(ctx context.Context, changed func(version uint64)) error {
 		}
 		if failed := err != nil && ctx.Err() == nil; failed != down {
 			down = failed
-			s.log.Warn("watching the configuration", "failing", failed, "error", err)
+			s.log.Warn("watching the configuration", slog.Any("failing", failed), slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():

@@ -53,7 +53,7 @@ func (t target) once(ctx context.Context, c *http.Client, body string) (first, t
 	first = time.Since(started)
 	text, err := io.ReadAll(r)
 	total = time.Since(started)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return 0, 0, 0, err
 	}
 	if resp.StatusCode != http.StatusOK {

@@ -70,7 +70,8 @@ func start(ctx context.Context) (s *stage, err error) {
 	}
 	s.gateway = cmd
 	s.targets = []target{{"direct", backend, ""}, {"proxy", proxy, ""}, {"mindrouter", gateway, key}}
-	return s, s.ready(ctx, gateway)
+	err = s.ready(ctx, gateway)
+	return s, err
 }
 
 // install makes the configuration: a backend, a user with limits, a key.
