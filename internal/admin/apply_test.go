@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"

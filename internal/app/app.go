@@ -183,6 +183,7 @@ func (s *server) run(ctx context.Context, onReady func(Ready)) error {
 	record.Go(func() error { return s.recorder.Run(recording) })
 	loop.Go(func() error { return s.fleet.Run(loops) })
 	loop.Go(func() error { return s.db.Watch(loops, func(uint64) { s.follow(loops) }) })
+	loop.Go(func() error { return s.db.Maintain(loops) })
 	if s.db.Kind() == store.Postgres { // on SQLite there is no other server to tell
 		loop.Go(func() error { return s.heartbeat(loops) })
 	}

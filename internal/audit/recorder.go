@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,7 +129,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
 		case it := <-r.queue:
-			r.write(r.gather(it))
+			r.write(r.linger(ctx, r.gather(it)))
 		case <-ctx.Done():
 			for {
 				select {
@@ -150,6 +151,33 @@ func (r *Recorder) gather(first item) []item {
 		case it := <-r.queue:
 			batch = append(batch, it)
 		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// lingerFor is how long ends of requests wait for somebody to share a commit with. Nobody waits for them, and a request
+// that comes meanwhile need not wait for a commit of theirs before its own.
+const lingerFor = 5 * time.Millisecond
+
+// linger adds to a batch that nobody waits for, until somebody does, the time is over, or the batch is full.
+func (r *Recorder) linger(ctx context.Context, batch []item) []item {
+	awaited := func(it item) bool { return it.committed != nil }
+	if slices.ContainsFunc(batch, awaited) {
+		return batch
+	}
+	timer := time.NewTimer(lingerFor)
+	defer timer.Stop()
+	for len(batch) < maxBatch {
+		select {
+		case it := <-r.queue:
+			if batch = append(batch, it); awaited(it) {
+				return batch
+			}
+		case <-timer.C:
+			return batch
+		case <-ctx.Done():
 			return batch
 		}
 	}

@@ -32,14 +32,9 @@ func (r *run) measure(ctx context.Context, req *llm.Request) error {
 		room, _ := llm.Model{ContextLength: largest}.Room(input)
 		return !known || (room > 0 && (req.MaxTokens == nil || *req.MaxTokens <= room))
 	}
-	switch {
-	case fits(bound) && !r.metered():
+	if fits(bound) { // what is reserved by the estimate is settled by what the server reports
 		r.input, r.estimated = tokens.Estimate(req), true
 		r.need.Input = 0 // proved
-		return nil
-	case fits(bound):
-		r.count(req)
-		r.need.Input = 0
 		return nil
 	}
 	if n, ok := r.countExactly(ctx, req); ok {
@@ -55,16 +50,6 @@ func (r *run) measure(ctx context.Context, req *llm.Request) error {
 // count counts the prompt with our own vocabulary.
 func (r *run) count(req *llm.Request) {
 	r.input, r.estimated, r.counted = r.g.cfg.Counter.Count(req), true, true
-}
-
-// metered reports whether any token limit binds the caller.
-func (r *run) metered() bool {
-	for _, b := range r.principal.Bounds() {
-		if b.Limits.TokenBudget > 0 || b.Limits.TokensPerMinute > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // largestContext is the largest context of the candidates; false if one of them does not say.

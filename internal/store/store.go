@@ -147,7 +147,8 @@ func (s *Store) openSQLite(path string, powerSafe bool) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	write, err := openSQLite(path, 1, "_txlock=immediate", "_pragma=synchronous("+synchronous+")")
+	write, err := openSQLite(path, 1, "_txlock=immediate", "_pragma=synchronous("+synchronous+")",
+		fmt.Sprintf("_pragma=wal_autocheckpoint(%d)", checkpointPages))
 	if err != nil {
 		return err
 	}
@@ -157,6 +158,33 @@ func (s *Store) openSQLite(path string, powerSafe bool) error {
 	}
 	s.write, s.read = write, read
 	return nil
+}
+
+// checkpointPages is the size of the write-ahead log, in pages of 4 KiB, above which a commit moves it into the database
+// by itself. [Store.Maintain] does that before, so that no request waits for it.
+const checkpointPages = 16 << 10
+
+// checkpointEvery is how often the write-ahead log is moved into the database.
+const checkpointEvery = 2 * time.Second
+
+// Maintain keeps the database in shape until ctx ends. On SQLite it moves the write-ahead log into the database on a
+// connection of its own, beside the writer; PostgreSQL looks after itself.
+func (s *Store) Maintain(ctx context.Context) error {
+	if s.Kind() == Postgres {
+		return nil
+	}
+	tick := time.NewTicker(checkpointEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := s.read.WithContext(ctx).Exec("PRAGMA wal_checkpoint(PASSIVE)").Error; err != nil && ctx.Err() == nil {
+			s.log.Warn("checkpoint failed", slog.Any("error", err))
+		}
+	}
 }
 
 func openSQLite(path string, conns int, params ...string) (*gorm.DB, error) {

@@ -31,10 +31,36 @@ func UpperBound(r *llm.Request) int {
 	return n
 }
 
-// Estimate returns the likely number of tokens of the prompt of r.
+// Estimate returns the likely number of tokens of the prompt of r, from the kinds of its characters alone.
 func Estimate(r *llm.Request) int {
-	s := measure(r)
-	return (s.text+s.tools)/bytesPerToken + s.media + 8 + 4*s.messages
+	n := 8
+	for text := range texts(r) {
+		n += estimateText(text)
+	}
+	for text := range toolTexts(r) {
+		n += estimateText(text)
+	}
+	for _, m := range r.Messages {
+		n += 4*max(1, len(m.Blocks)) + media(m.Blocks)
+	}
+	return n
+}
+
+// estimateText counts a token for every four ASCII bytes and for every character of another script: their words are
+// rarer in a vocabulary, the more so the more bytes a character takes. Two bytes (Greek, Cyrillic, accents) count half.
+func estimateText(text string) int {
+	ascii, lead2, lead3 := 0, 0, 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < 0x80:
+			ascii++
+		case c >= 0xe0:
+			lead3++
+		case c >= 0xc0:
+			lead2++
+		}
+	}
+	return (ascii+bytesPerToken-1)/bytesPerToken + (lead2+1)/2 + lead3
 }
 
 // EstimateInputs returns the likely number of tokens of the inputs of an embedding request.
@@ -44,13 +70,13 @@ func EstimateInputs(r *llm.EmbedRequest) int {
 		if in.Tokens != nil {
 			n += len(in.Tokens)
 		} else {
-			n += len(in.Text)/bytesPerToken + 2
+			n += estimateText(in.Text) + 2
 		}
 	}
 	return n
 }
 
-// size is what a prompt is made of: bytes of text and of tools, tokens of media, number of messages.
+// size is what bounds a prompt: bytes of text and of tools, tokens of media, number of messages.
 type size struct{ text, tools, media, messages int }
 
 func measure(r *llm.Request) size {
