@@ -14,7 +14,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"mindrouter/internal/audit"
-	"mindrouter/internal/dialect/openai"
+	"mindrouter/internal/dialect/anthropic"
 	"mindrouter/internal/gateway"
 	"mindrouter/internal/identity"
 	"mindrouter/internal/llm"
@@ -41,7 +41,9 @@ type Config struct {
 	ClientIP func(*http.Request) string
 	// KeepAlive is how long a stream may be silent before a sign of life is sent.
 	KeepAlive time.Duration
-	// MaxBody bounds a body; 0 means [MaxBody].
+	// Sign returns a digest of data that only this service can make, different for every tenant.
+	Sign func(tenant string, data []byte) [32]byte
+	// MaxBody bounds a body, decoded; 0 means [MaxBody].
 	MaxBody int64
 }
 
@@ -64,13 +66,48 @@ func New(cfg Config) *API {
 // Routes mounts every path of the package.
 func (a *API) Routes(r chi.Router) {
 	r.Route("/v1", func(r chi.Router) {
-		r.Post("/chat/completions", a.caller(a.chatCompletions))
-		r.Post("/embeddings", a.caller(a.embeddings))
-		r.Get("/models", a.caller(a.listModels))
-		r.Get("/models/*", a.caller(a.showModel))
+		r.Post("/chat/completions", a.caller(openAI, a.chatCompletions))
+		r.Post("/embeddings", a.caller(openAI, a.embeddings))
+		r.Get("/models", a.either(a.listModels, a.listAnthropicModels))
+		r.Get("/models/*", a.either(a.showModel, a.showAnthropicModel))
+		a.anthropicRoutes(r)
 		r.NotFound(a.notFound)
 		r.MethodNotAllowed(a.methodNotAllowed)
 	})
+	r.Route("/anthropic/v1", func(r chi.Router) {
+		r.Get("/models", a.caller(anthropicAPI, a.listAnthropicModels))
+		r.Get("/models/*", a.caller(anthropicAPI, a.showAnthropicModel))
+		a.anthropicRoutes(r)
+		r.NotFound(a.notFound)
+		r.MethodNotAllowed(a.methodNotAllowed)
+	})
+	// What clients of Anthropic's protocol ask to see whether anybody is there.
+	for _, path := range []string{"/api/hello", "/anthropic", "/anthropic/", "/anthropic/api/hello"} {
+		r.Get(path, hello)
+		r.Head(path, hello)
+	}
+}
+
+func (a *API) anthropicRoutes(r chi.Router) {
+	r.Post("/messages", a.caller(anthropicAPI, a.messages))
+	r.Post("/messages/count_tokens", a.caller(anthropicAPI, a.countTokens))
+	r.HandleFunc("/messages/batches", a.caller(anthropicAPI, notHere("Message batches")))
+	r.HandleFunc("/messages/batches/*", a.caller(anthropicAPI, notHere("Message batches")))
+	r.Post("/complete", a.caller(anthropicAPI, notHere("Text completions of the old kind")))
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+
+// either serves a path that two protocols share, by the headers of the request.
+func (a *API) either(openAIHandler, anthropicHandler handler) http.HandlerFunc {
+	one, other := a.caller(openAI, openAIHandler), a.caller(anthropicAPI, anthropicHandler)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if anthropic.Speaks(r.Header) {
+			other(w, r)
+		} else {
+			one(w, r)
+		}
+	}
 }
 
 // handler serves a request of a known caller. An error that it returns is answered in the protocol's form; once it has
@@ -78,19 +115,19 @@ func (a *API) Routes(r chi.Router) {
 type handler func(w http.ResponseWriter, r *http.Request, p identity.Principal) error
 
 // caller identifies the caller and hands it to h.
-func (a *API) caller(h handler) http.HandlerFunc {
+func (a *API) caller(s surface, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := a.authenticate(r)
 		if err == nil {
 			err = h(w, r, p)
 		}
 		if err != nil {
-			a.fail(w, r, err)
+			a.fail(w, r, s, err)
 		}
 	}
 }
 
-func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (a *API) fail(w http.ResponseWriter, r *http.Request, s surface, err error) {
 	e := llm.AsError(err)
 	if e == nil {
 		e = &llm.Error{Code: llm.CodeInternal, Message: "Something went wrong on our side.", Err: err}
@@ -101,28 +138,25 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Code == llm.CodeInternal {
 		a.cfg.Log.Error("request failed", slog.String("request_id", requestID(w)), slog.Any("error", err))
 	}
-	openai.WriteError(w, e, requestID(w))
+	s.writeError(w, e, requestID(w))
 }
 
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	msg := "There is no " + r.URL.Path + " here."
-	if strings.HasPrefix(r.URL.Path, "/v1/v1/") {
+	if strings.Contains(r.URL.Path, "/v1/v1/") {
 		msg += " The base URL of the client ends in /v1 once too often."
 	} else if strings.HasSuffix(r.URL.Path, "/") {
 		msg += " The path ends in a slash too many."
 	}
-	a.fail(w, r, &llm.Error{Code: llm.CodeNotFound, Message: msg})
+	a.fail(w, r, surfaceOf(r), &llm.Error{Code: llm.CodeNotFound, Message: msg})
 }
 
 func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, r, llm.Errorf(llm.CodeMethodNotAllowed, "%s does not take %s.", r.URL.Path, r.Method))
+	a.fail(w, r, surfaceOf(r), llm.Errorf(llm.CodeMethodNotAllowed, "%s does not take %s.", r.URL.Path, r.Method))
 }
 
 // body reads a request body whole: the reply may begin before a backend has read it.
 func (a *API) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, llm.Invalid("Content-Encoding", "Bodies encoded as %q are not accepted; send plain JSON.", enc)
-	}
 	limit := a.cfg.MaxBody
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
@@ -142,7 +176,7 @@ func (a *API) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, &llm.Error{Code: llm.CodeInvalidRequest, Message: "The body could not be read.", Err: err}
 	}
-	return body, nil
+	return decompress(body, r.Header.Get("Content-Encoding"), limit)
 }
 
 func tooLarge(limit int64) error {

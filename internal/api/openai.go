@@ -3,10 +3,7 @@ package api
 import (
 	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
-
-	"github.com/go-chi/chi/v5"
 
 	"mindrouter/internal/dialect"
 	"mindrouter/internal/dialect/openai"
@@ -16,11 +13,11 @@ import (
 )
 
 func (a *API) chatCompletions(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	return a.generate(w, r, p, openai.Chat{})
+	return a.generate(w, r, p, openAI, openai.Chat{})
 }
 
 // generate serves a generation in any dialect.
-func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Principal, codec dialect.Codec) error {
+func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Principal, s surface, codec dialect.Codec) error {
 	meta, err := a.meta(w, r)
 	if err != nil {
 		return err
@@ -34,17 +31,53 @@ func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Princi
 		return err
 	}
 	call := gateway.Call{Principal: p, Request: req, Notes: notes, Meta: meta}
+	s.headers(w.Header(), requestID(w), 0)
 	reply := dialect.Reply{
 		RequestID: requestID(w), Model: req.Model, Created: meta.Arrived, Request: req, ReasoningField: p.Key.ReasoningField,
+	}
+	if l, ok := codec.(localCodec); ok {
+		if resp, ok := l.Local(req); ok {
+			return a.local(w, r, call, codec.NewEncoder(w, reply), resp)
+		}
 	}
 	if req.Stream {
 		return a.stream(w, r, call, codec, reply)
 	}
-	return a.whole(w, r, call, codec, reply)
+	return a.whole(w, r, call, s, codec, reply)
+}
+
+// localCodec is a codec of a protocol in which some requests need no model.
+type localCodec interface {
+	Local(req *llm.Request) (*llm.Response, bool)
+}
+
+// local answers a request that needs no model. Whether the caller may use it is checked all the same.
+func (a *API) local(w http.ResponseWriter, r *http.Request, call gateway.Call, enc dialect.Encoder, resp *llm.Response) error {
+	if err := a.cfg.Gateway.Check(r.Context(), call); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", enc.ContentType())
+	if !call.Request.Stream {
+		return a.delivered(w, enc.EncodeResponse(resp))
+	}
+	for ev := range llm.Events(resp) {
+		if err := enc.Encode(ev); err != nil {
+			return a.delivered(w, err)
+		}
+	}
+	return a.delivered(w, enc.Close())
+}
+
+// delivered notes an answer that did not reach the client; there is nobody left to tell.
+func (a *API) delivered(w http.ResponseWriter, err error) error {
+	if err != nil {
+		a.cfg.Log.Debug("answer not delivered", slog.String("request_id", requestID(w)), slog.Any("error", err))
+	}
+	return nil
 }
 
 // whole answers with one body.
-func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, codec dialect.Codec, reply dialect.Reply) error {
+func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, sf surface, codec dialect.Codec, reply dialect.Reply) error {
 	ctx := r.Context()
 	s, err := a.cfg.Gateway.Generate(ctx, call)
 	if err != nil {
@@ -56,15 +89,13 @@ func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, c
 		return err
 	}
 	enc := codec.NewEncoder(w, reply)
-	setFacts(w.Header(), s.Facts(), call.Meta.Arrived)
+	setFacts(w.Header(), s.Facts())
+	sf.headers(w.Header(), reply.RequestID, time.Since(call.Meta.Arrived))
 	w.Header().Set("Content-Type", enc.ContentType())
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	if err := enc.EncodeResponse(resp); err != nil {
-		a.cfg.Log.Debug("answer not delivered", slog.String("request_id", reply.RequestID), slog.Any("error", err))
-	}
-	return nil
+	return a.delivered(w, enc.EncodeResponse(resp))
 }
 
 func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
@@ -88,7 +119,8 @@ func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Prin
 	if err != nil {
 		return err
 	}
-	setFacts(w.Header(), facts, meta.Arrived)
+	setFacts(w.Header(), facts)
+	openAI.headers(w.Header(), requestID(w), time.Since(meta.Arrived))
 	a.json(w, out)
 	return nil
 }
@@ -96,34 +128,30 @@ func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Prin
 func (a *API) listModels(w http.ResponseWriter, _ *http.Request, p identity.Principal) error {
 	var cards []openai.ModelCard
 	for _, l := range a.cfg.Gateway.Models(p) {
-		cards = append(cards, openai.ModelCard{ID: l.Name, Created: epochSeconds, OwnedBy: "mindrouter", ContextLength: l.ContextLength})
+		cards = append(cards, openai.ModelCard{ID: l.Name, Created: epoch.Unix(), OwnedBy: "mindrouter", ContextLength: l.ContextLength})
 	}
 	a.json(w, openai.EncodeModels(cards))
 	return nil
 }
 
-// epochSeconds stands for the unknown time of a model's making; clients demand a number.
-var epochSeconds = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+// epoch stands for the unknown time of a model's making; clients demand one.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (a *API) showModel(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	name := chi.URLParam(r, "*")
-	if decoded, err := url.PathUnescape(name); err == nil {
-		name = decoded
-	}
+	name := restOfPath(r)
 	for _, l := range a.cfg.Gateway.Models(p) {
 		if l.Name == name {
 			a.json(w, openai.EncodeModel(openai.ModelCard{
-				ID: l.Name, Created: epochSeconds, OwnedBy: "mindrouter", ContextLength: l.ContextLength,
+				ID: l.Name, Created: epoch.Unix(), OwnedBy: "mindrouter", ContextLength: l.ContextLength,
 			}))
 			return nil
 		}
 	}
-	return &llm.Error{Code: llm.CodeModelNotFound, Message: "The model " + truncate(name, 128) + " does not exist or this key may not use it."}
+	return unknownModel(name)
 }
 
 func (a *API) json(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(body); err != nil {
-		a.cfg.Log.Debug("answer not delivered", slog.String("request_id", requestID(w)), slog.Any("error", err))
-	}
+	_, err := w.Write(body)
+	_ = a.delivered(w, err)
 }

@@ -32,7 +32,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, call gateway.Call, 
 		return out.refuse(err)
 	}
 	defer s.Close(ctx)
-	out.facts(s.Facts(), call.Meta.Arrived)
+	out.facts(s.Facts())
 	for ev, err := range s.Events(ctx) {
 		if err != nil {
 			out.fail(err)
@@ -99,11 +99,11 @@ func (s *streamWriter) refuse(err error) error {
 }
 
 // facts puts what is known about the request into the headers, if they are not sent yet.
-func (s *streamWriter) facts(f gateway.Facts, arrived time.Time) {
+func (s *streamWriter) facts(f gateway.Facts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.begun {
-		setFacts(s.w.Header(), f, arrived)
+		setFacts(s.w.Header(), f)
 	}
 }
 
@@ -155,14 +155,16 @@ func (s *streamWriter) writeLocked(write func() error) error {
 }
 
 // setFacts tells the client how its request went.
-func setFacts(h http.Header, f gateway.Facts, arrived time.Time) {
+func setFacts(h http.Header, f gateway.Facts) {
 	h.Set("X-Mindrouter-Backend", f.Backend)
 	h.Set("X-Mindrouter-Model", f.Model)
 	h.Set("X-Mindrouter-Queue-Ms", strconv.FormatInt(f.Queue.Milliseconds(), 10))
-	h.Set("Openai-Version", "2020-10-01")
-	h.Set("Openai-Processing-Ms", strconv.FormatInt(time.Since(arrived).Milliseconds(), 10))
-	if len(f.Notes) > 0 {
-		h.Set("X-Mindrouter-Warnings", warnings(f.Notes))
+	setWarnings(h, f.Notes)
+}
+
+func setWarnings(h http.Header, notes []llm.Note) {
+	if len(notes) > 0 {
+		h.Set("X-Mindrouter-Warnings", warnings(notes))
 	}
 }
 

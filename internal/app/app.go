@@ -118,7 +118,7 @@ func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) 
 		Fleet: s.fleet, Scheduler: s.scheduler, Meter: s.meter, Ledger: s.recorder, Counter: tokens.NewCounter(),
 		Metrics: s.metrics, Log: log, Epoch: s.epoch, Content: cfg.AuditContent, TenantSalt: tenantSalt(db.ring),
 	})
-	s.api = api.New(api.Config{Keys: s.keys, Gateway: s.gateway, Log: log, ClientIP: cfg.clientIP})
+	s.api = api.New(api.Config{Keys: s.keys, Gateway: s.gateway, Log: log, ClientIP: cfg.clientIP, Sign: tenantSign(db.ring)})
 	if err := s.reload(ctx); err != nil {
 		return nil, err
 	}
@@ -295,6 +295,16 @@ func (s *server) markLost(ctx context.Context) error {
 		s.log.Warn("requests of a server that died are marked lost", slog.Any("count", n))
 	}
 	return nil
+}
+
+// tenantSign signs what clients hand back to us, such as blocks of thinking. A length before the tenant keeps two of
+// them from meaning the same.
+func tenantSign(ring *secret.Ring) func(tenant string, data []byte) [32]byte {
+	mac := ring.MAC(secret.PurposeContent)
+	return func(tenant string, data []byte) [32]byte {
+		sum, _ := mac.Sum(fmt.Appendf(nil, "%d:%s%s", len(tenant), tenant, data))
+		return sum
+	}
 }
 
 func tenantSalt(ring *secret.Ring) func(string) string {

@@ -77,6 +77,7 @@ var homes = map[string][]string{
 	"github.com/klauspost/compress/":       {"store", "audit", "api"},
 	"github.com/gofrs/flock":               {"app", "store"},
 	"github.com/openai/openai-go/":         {"e2e", "e2e/*"},
+	"github.com/anthropics/":               {"e2e", "e2e/*"},
 	"github.com/ollama/ollama":             {"e2e", "e2e/*"},
 	"github.com/chromedp/":                 {"e2e", "e2e/*"},
 }

@@ -206,7 +206,11 @@ func (f *Fleet) probe(ctx context.Context, m *member) {
 	name := m.cfg.Name
 	f.publishAndUnlock(time.Now())
 	if before != after {
-		f.log.Info("backend health changed", slog.Any("backend", name), slog.Any("from", before), slog.Any("to", after), slog.Any("error", err))
+		attrs := []slog.Attr{slog.String("backend", name), slog.Any("from", before), slog.Any("to", after)}
+		if err != nil {
+			attrs = append(attrs, slog.Any("error", err))
+		}
+		f.log.LogAttrs(context.Background(), slog.LevelInfo, "backend health changed", attrs...)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"mindrouter/internal/llm"
@@ -76,8 +77,10 @@ func noBackend(none *scheduler.NoBackendError) error {
 	}
 	switch {
 	case tooLong != nil:
+		counted, _ := strconv.Atoi(tooLong.Value) // zero where there is no figure
+		limit, _ := strconv.Atoi(tooLong.Limit)
 		return &llm.Error{
-			Code: llm.CodeContextTooLong, Param: "messages", Err: none,
+			Code: llm.CodeContextTooLong, Param: "messages", Err: none, Counted: counted, Limit: limit,
 			Message: fmt.Sprintf("This model's maximum context length is %s tokens. However, your messages resulted in %s tokens.",
 				tooLong.Limit, tooLong.Value),
 		}

@@ -37,19 +37,19 @@ func (r *run) measure(ctx context.Context, req *llm.Request) error {
 		r.need.Input = 0 // proved
 		return nil
 	}
-	if n, ok := r.countExactly(ctx, req); ok {
-		r.input = n
-	} else {
-		r.count(req)
-		r.notes = append(r.notes, llm.Note{Field: "input_tokens", What: "estimated"})
-	}
+	r.countPrompt(ctx, req)
 	r.need.Input = r.input
 	return nil
 }
 
-// count counts the prompt with our own vocabulary.
-func (r *run) count(req *llm.Request) {
+// countPrompt counts the prompt by a backend that can, else with our own vocabulary.
+func (r *run) countPrompt(ctx context.Context, req *llm.Request) {
+	if n, ok := r.countExactly(ctx, req); ok {
+		r.input = n
+		return
+	}
 	r.input, r.estimated, r.counted = r.g.cfg.Counter.Count(req), true, true
+	r.notes = append(r.notes, llm.Note{Field: "input_tokens", What: "estimated"})
 }
 
 // largestContext is the largest context of the candidates; false if one of them does not say.
