@@ -67,6 +67,7 @@ func New(cfg Config) *API {
 func (a *API) Routes(r chi.Router) {
 	r.Route("/v1", func(r chi.Router) {
 		r.Post("/chat/completions", a.caller(openAI, a.chatCompletions))
+		r.Post("/completions", a.caller(openAI, a.completions))
 		r.Post("/embeddings", a.caller(openAI, a.embeddings))
 		r.Get("/models", a.either(a.listModels, a.listAnthropicModels))
 		r.Get("/models/*", a.either(a.showModel, a.showAnthropicModel))

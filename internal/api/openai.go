@@ -16,6 +16,10 @@ func (a *API) chatCompletions(w http.ResponseWriter, r *http.Request, p identity
 	return a.generate(w, r, p, openAI, openai.Chat{})
 }
 
+func (a *API) completions(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
+	return a.generate(w, r, p, openAI, openai.Completions{})
+}
+
 // generate serves a generation in any dialect.
 func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Principal, s surface, codec dialect.Codec) error {
 	meta, err := a.meta(w, r)
@@ -95,7 +99,11 @@ func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, s
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	return a.delivered(w, enc.EncodeResponse(resp))
+	err = enc.EncodeResponse(resp)
+	if e := llm.AsError(err); e != nil { // the protocol has no place for what the model said; nothing was written
+		return e
+	}
+	return a.delivered(w, err)
 }
 
 func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Principal) error {

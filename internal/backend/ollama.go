@@ -31,12 +31,16 @@ func (c *ollamaClient) Chat(ctx context.Context, call Call) (*Answer, error) {
 	o := ollama.CallOptions{
 		Model: call.Model, Version: *c.version.Load(), NumCtx: call.Model.ContextLength, InputTokens: call.InputTokens,
 	}
-	body, notes, err := ollama.EncodeChat(call.Request, o)
+	encode, path := ollama.EncodeChat, "/api/chat"
+	if call.Request.Raw != nil {
+		encode, path = ollama.EncodeGenerate, "/api/generate"
+	}
+	body, notes, err := encode(call.Request, o)
 	if err != nil {
 		return nil, err
 	}
 	decode := o.Decode(call.Request)
-	answer, err := c.stream(ctx, "/api/chat", body, func(r io.Reader) llm.Stream { return ollama.DecodeChatStream(r, decode) })
+	answer, err := c.stream(ctx, path, body, func(r io.Reader) llm.Stream { return ollama.DecodeChatStream(r, decode) })
 	if err != nil {
 		return nil, err
 	}

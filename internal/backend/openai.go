@@ -44,12 +44,16 @@ func (c *openAIClient) options(m llm.Model, salt string) openai.CallOptions {
 func (c *openAIClient) Chat(ctx context.Context, call Call) (*Answer, error) {
 	o := c.options(call.Model, call.CacheSalt)
 	o.InputTokens = call.InputTokens
-	body, notes, err := openai.EncodeChat(call.Request, o)
+	encode, path := openai.EncodeChat, "/v1/chat/completions"
+	if call.Request.Raw != nil {
+		encode, path = openai.EncodeCompletion, "/v1/completions"
+	}
+	body, notes, err := encode(call.Request, o)
 	if err != nil {
 		return nil, err
 	}
 	decode := o.Decode(call.Request)
-	answer, err := c.stream(ctx, "/v1/chat/completions", body, func(r io.Reader) llm.Stream {
+	answer, err := c.stream(ctx, path, body, func(r io.Reader) llm.Stream {
 		return openai.DecodeChatStream(r, decode)
 	})
 	if err != nil {

@@ -42,6 +42,9 @@ func (g *Gateway) Generate(ctx context.Context, call Call) (*Stream, error) {
 
 // needs lists what a model must be able to do for req.
 func needs(req *llm.Request) []llm.Capability {
+	if req.Raw != nil {
+		return []llm.Capability{llm.CapCompletion}
+	}
 	caps := []llm.Capability{llm.CapChat}
 	if len(req.Tools) > 0 && req.ToolChoice.Mode != llm.ToolNone {
 		caps = append(caps, llm.CapTools)

@@ -187,9 +187,10 @@ func (s *Stream) usage(resp *llm.Response) llm.Usage {
 func contentOf(req *llm.Request) func() json.RawMessage {
 	return func() json.RawMessage {
 		return marshal(struct {
-			Messages []llm.Message `json:"messages"`
-			Tools    []llm.Tool    `json:"tools,omitempty"`
-		}{req.Messages, req.Tools})
+			Prompt   *llm.RawPrompt `json:"prompt,omitempty"`
+			Messages []llm.Message  `json:"messages,omitempty"`
+			Tools    []llm.Tool     `json:"tools,omitempty"`
+		}{req.Raw, req.Messages, req.Tools})
 	}
 }
 

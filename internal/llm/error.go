@@ -39,7 +39,10 @@ type Error struct {
 	Param   string // the field at fault, such as messages[2].content
 	// RetryAfter is how long the client should wait; 0 if there is no point in saying so.
 	RetryAfter time.Duration
-	Err        error
+	// Counted and Limit say, for CodeContextTooLong, how many tokens the request has and how many fit; 0 if not known.
+	// Clients of some dialects read the figures from the message, which the dialect then words itself.
+	Counted, Limit int
+	Err            error
 }
 
 // Errorf returns an Error without cause.

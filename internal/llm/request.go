@@ -35,6 +35,8 @@ const (
 type Request struct {
 	Model    string // as the client named it
 	Messages []Message
+	// Raw, if not nil, is the prompt as it is, in place of messages: no chat template is applied to it.
+	Raw *RawPrompt
 
 	Tools         []Tool
 	ToolChoice    ToolChoice
@@ -62,6 +64,14 @@ type Request struct {
 	Origin Dialect // the dialect that it was decoded from
 	// Extra holds fields of the origin dialect that have no canonical place. Only a backend of the same dialect gets them.
 	Extra map[string]json.RawMessage
+}
+
+// RawPrompt is a prompt without roles.
+type RawPrompt struct {
+	Text   string
+	Tokens []int  // instead of Text, in the model's own vocabulary
+	Suffix string // the answer goes between Text and Suffix
+	Echo   bool   // the answer begins with the prompt
 }
 
 // Sampling parameters. Nil means that the model's own default applies.
@@ -140,6 +150,9 @@ type Thinking struct {
 	Effort Effort
 	Budget *int // tokens
 	Hidden bool // the client does not want to see it
+	// Omitted says that the client wants blocks of thinking with their signature but without their text. Unlike Hidden
+	// it is a matter of encoding: the blocks arrive whole.
+	Omitted bool
 }
 
 // ThinkingMode is the kind of a [Thinking].
@@ -151,6 +164,8 @@ const (
 	ThinkingOff      ThinkingMode = "off"
 	ThinkingOn       ThinkingMode = "on"
 	ThinkingAdaptive ThinkingMode = "adaptive" // the model decides how much
+	// ThinkingBetweenTools asks for thinking before and after tool calls. No backend knows it apart from ThinkingOn.
+	ThinkingBetweenTools ThinkingMode = "between_tools"
 )
 
 // Effort is one ladder of reasoning effort for all dialects.

@@ -24,6 +24,9 @@ const bytesPerToken = 4 // of English prose and code; other scripts have fewer c
 // media, which counts a fixed figure.
 func UpperBound(r *llm.Request) int {
 	s := measure(r)
+	if r.Raw != nil {
+		s.text += len(r.Raw.Tokens)
+	}
 	n := s.text + s.media + basePerPrompt + basePerMessage*s.messages
 	if len(r.Tools) > 0 {
 		n += basePerTools + 2*s.tools // indented JSON: the white space of a line rarely exceeds the line
@@ -34,6 +37,9 @@ func UpperBound(r *llm.Request) int {
 // Estimate returns the likely number of tokens of the prompt of r, from the kinds of its characters alone.
 func Estimate(r *llm.Request) int {
 	n := 8
+	if r.Raw != nil {
+		n += len(r.Raw.Tokens)
+	}
 	for text := range texts(r) {
 		n += estimateText(text)
 	}

@@ -31,6 +31,9 @@ const (
 // Count returns the number of tokens of the prompt of r, as well as it can be known here.
 func (c *Counter) Count(r *llm.Request) int {
 	n := 8
+	if r.Raw != nil {
+		n += len(r.Raw.Tokens)
+	}
 	for text := range texts(r) {
 		n += c.words.count(text)
 	}

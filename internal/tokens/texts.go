@@ -10,6 +10,9 @@ import (
 // them although most templates leave it out.
 func texts(r *llm.Request) iter.Seq[string] {
 	return func(yield func(string) bool) {
+		if r.Raw != nil && (!yield(r.Raw.Text) || !yield(r.Raw.Suffix)) {
+			return
+		}
 		for _, m := range r.Messages {
 			if !yield(m.Name) || !blockTexts(m.Blocks, yield) {
 				return

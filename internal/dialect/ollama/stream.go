@@ -60,7 +60,7 @@ type decoder struct {
 
 // wireLine is the outline of a line. Its members share the reader's buffer and are valid until the next read.
 type wireLine struct {
-	message, logprobs json.RawMessage
+	message, response, logprobs json.RawMessage
 	done              bool
 	reason            string
 	input, output     int
@@ -72,6 +72,8 @@ func readLine(data []byte) (l wireLine) {
 		switch string(key) {
 		case "message":
 			l.message, l.known = value, true
+		case "response": // an answer to a plain prompt
+			l.response, l.known = value, true
 		case "logprobs":
 			l.logprobs = value
 		case "done":
@@ -110,6 +112,12 @@ func (d *decoder) line(data []byte) bool {
 	}
 	if !d.seq.Start(nil) || !d.message(l.message, l.logprobs) {
 		return false
+	}
+	if text, ok := dialect.Unquote(l.response); ok {
+		d.bytes += len(text)
+		if !d.seq.Text(0, llm.BlockText, text, nil) {
+			return false
+		}
 	}
 	if !l.done {
 		return true

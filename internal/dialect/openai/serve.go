@@ -23,6 +23,10 @@ var _ dialect.Codec = Chat{}
 
 // DecodeChat decodes a request body. Every error is an *llm.Error with the field at fault in Param.
 func (Chat) DecodeChat(body []byte) (*llm.Request, []llm.Note, error) {
+	return decode(body, (*decoder).chat)
+}
+
+func decode(body []byte, read func(*decoder)) (*llm.Request, []llm.Note, error) {
 	body = dialect.TrimBOM(body)
 	if err := dialect.Validate(body); err != nil {
 		return nil, nil, llm.Invalid("", "%s", err)
@@ -34,7 +38,7 @@ func (Chat) DecodeChat(body []byte) (*llm.Request, []llm.Note, error) {
 		f:   dialect.ReadFields(body, ""),
 		req: &llm.Request{Origin: llm.DialectOpenAI},
 	}
-	d.decode()
+	read(&d)
 	if err := d.f.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +55,7 @@ type decoder struct {
 	notes []llm.Note
 }
 
-func (d *decoder) decode() {
+func (d *decoder) chat() {
 	d.model()
 	d.messages()
 	d.limits()

@@ -174,7 +174,7 @@ func (d *streamDecoder) fail(data []byte) bool {
 const maxChoices = 128
 
 func (d *streamDecoder) choice(raw json.RawMessage) bool {
-	var delta, finish, stop, logprobs json.RawMessage
+	var delta, text, finish, stop, logprobs json.RawMessage
 	index := 0
 	for key, value := range dialect.Members(raw) {
 		switch string(key) {
@@ -184,6 +184,8 @@ func (d *streamDecoder) choice(raw json.RawMessage) bool {
 			}
 		case "delta", "message":
 			delta = value
+		case "text": // an answer to a plain prompt
+			text = value
 		case "finish_reason":
 			finish = value
 		case "stop_reason":
@@ -194,6 +196,12 @@ func (d *streamDecoder) choice(raw json.RawMessage) bool {
 	}
 	if index < 0 || index >= maxChoices {
 		return d.seq.Fail(dialect.UpstreamFault("the model server numbered an answer wrongly", errors.New(sample(raw))))
+	}
+	if s, ok := dialect.Unquote(text); ok {
+		d.bytes += len(s)
+		if !d.seq.Text(index, llm.BlockText, s, nil) {
+			return false
+		}
 	}
 	if delta != nil && !d.delta(index, delta, tokenLogprobs(logprobs)) {
 		return false
