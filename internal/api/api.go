@@ -82,6 +82,11 @@ func (a *API) Routes(r chi.Router) {
 		r.NotFound(a.notFound)
 		r.MethodNotAllowed(a.methodNotAllowed)
 	})
+	r.Route("/api", func(r chi.Router) {
+		a.ollamaRoutes(r)
+		r.NotFound(a.notFound)
+		r.MethodNotAllowed(a.methodNotAllowed)
+	})
 	// What clients of Anthropic's protocol ask to see whether anybody is there.
 	for _, path := range []string{"/api/hello", "/anthropic", "/anthropic/", "/anthropic/api/hello"} {
 		r.Get(path, hello)

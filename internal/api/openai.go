@@ -34,10 +34,14 @@ func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Princi
 	if err != nil {
 		return err
 	}
+	asked := req.Model
+	if n, ok := codec.(namingCodec); ok {
+		req.Model = n.Model(asked, a.modelNames(p))
+	}
 	call := gateway.Call{Principal: p, Request: req, Notes: notes, Meta: meta}
 	s.headers(w.Header(), requestID(w), 0)
 	reply := dialect.Reply{
-		RequestID: requestID(w), Model: req.Model, Created: meta.Arrived, Request: req, ReasoningField: p.Key.ReasoningField,
+		RequestID: requestID(w), Model: asked, Created: meta.Arrived, Request: req, ReasoningField: p.Key.ReasoningField,
 	}
 	if l, ok := codec.(localCodec); ok {
 		if resp, ok := l.Local(req); ok {
@@ -53,6 +57,11 @@ func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Princi
 // localCodec is a codec of a protocol in which some requests need no model.
 type localCodec interface {
 	Local(req *llm.Request) (*llm.Response, bool)
+}
+
+// namingCodec is a codec of a protocol in which a model has several names.
+type namingCodec interface {
+	Model(asked string, known []string) string
 }
 
 // local answers a request that needs no model. Whether the caller may use it is checked all the same.

@@ -34,6 +34,8 @@ func surfaceOf(r *http.Request) surface {
 	switch {
 	case strings.HasPrefix(path, "/anthropic/"), strings.HasPrefix(path, "/v1/messages"), anthropic.Speaks(r.Header):
 		return anthropicAPI
+	case strings.HasPrefix(path, "/api/"):
+		return ollamaAPI
 	default:
 		return openAI
 	}

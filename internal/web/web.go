@@ -43,7 +43,16 @@ func (h *Web) Routes(r chi.Router) {
 	r.NotFound(h.notFound)
 }
 
+// ollamaRuns is what clients of Ollama's protocol want to read at the root.
+const ollamaRuns = "Ollama is running"
+
 func (h *Web) home(w http.ResponseWriter, r *http.Request) {
+	w.Header().Add("Vary", "Accept")
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(ollamaRuns)) // the client may have gone
+		return
+	}
 	base := h.base(r)
 	view := h.cfg.Fleet.View()
 	models := 0

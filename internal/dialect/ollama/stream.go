@@ -61,10 +61,10 @@ type decoder struct {
 // wireLine is the outline of a line. Its members share the reader's buffer and are valid until the next read.
 type wireLine struct {
 	message, response, logprobs json.RawMessage
-	done              bool
-	reason            string
-	input, output     int
-	known, failed     bool
+	done                        bool
+	reason                      string
+	input, output               int
+	known, failed               bool
 }
 
 func readLine(data []byte) (l wireLine) {
