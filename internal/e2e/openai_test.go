@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func overEngines(t *testing.T, test func(t *testing.T, s *e2e.Server, c openai.C
 backends: [{name: sim, engine: ` + string(e.dialect) + `, url: "%sim%"}]
 models: [{name: think, thinking: {profile: toggle}}]`,
 			})
-			test(t, s, client(s, s.Key(app.NewKey{})))
+			test(t, s, strictClient(t, s, s.Key(app.NewKey{})))
 		})
 	}
 }
@@ -206,6 +207,24 @@ func TestOpenAIToolRoundTrip(t *testing.T) {
 	})
 }
 
+func TestOpenAIForcedToolCall(t *testing.T) {
+	t.Parallel()
+	overEngines(t, func(t *testing.T, _ *e2e.Server, c openai.Client) {
+		p := ask("chat", "Good morning")
+		p.Tools = []openai.ChatCompletionToolUnionParam{tool("weather"), tool("clock")}
+		p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: openai.String("required")}
+		got, _ := bothWays(t, c, p)
+		if n := len(got.Choices[0].Message.ToolCalls); n == 0 || got.Choices[0].FinishReason != "tool_calls" {
+			t.Errorf("required: %d calls, finish %q", n, got.Choices[0].FinishReason)
+		}
+		p.ToolChoice = openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "clock"})
+		got, _ = bothWays(t, c, p)
+		if list := got.Choices[0].Message.ToolCalls; len(list) != 1 || list[0].Function.Name != "clock" || !strings.Contains(list[0].Function.Arguments, `"city"`) {
+			t.Errorf("named: %s, want one call of clock with a city", calls(list))
+		}
+	})
+}
+
 func TestOpenAIJSONSchema(t *testing.T) {
 	t.Parallel()
 	overEngines(t, func(t *testing.T, _ *e2e.Server, c openai.Client) {
@@ -271,7 +290,7 @@ func TestOpenAIImages(t *testing.T) {
 		p.Model = "think"
 		_, err := c.Chat.Completions.New(t.Context(), p)
 		var apiErr *openai.Error
-		if !errors.As(err, &apiErr) || apiErr.StatusCode != 400 {
+		if !errors.As(err, &apiErr) || apiErr.StatusCode != http.StatusBadRequest {
 			t.Errorf("a picture for a model without eyes: %v, want 400", err)
 		}
 	})

@@ -137,7 +137,7 @@ func (c *call) unsupported() {
 }
 
 // tools returns the tools to offer. The protocol has no tool choice: none is honoured by offering nothing, a named
-// tool by offering only that one; that a call must come cannot be said.
+// tool by offering only that one; that a call must come is emulated, see [forced].
 func (c *call) tools() []wireTool {
 	tools := dialect.OfferedTools(c.r)
 	if len(tools) == 0 {
@@ -153,10 +153,10 @@ func (c *call) tools() []wireTool {
 		}
 		return nil
 	case llm.ToolNamed:
-		tools = slices.DeleteFunc(slices.Clone(tools), func(t llm.Tool) bool { return t.Name != c.r.ToolChoice.Name })
-		c.semantic("tool_choice", "not_enforced")
+		tools = callable(c.r)
+		c.note("tool_choice", "emulated")
 	case llm.ToolRequired:
-		c.semantic("tool_choice", "not_enforced")
+		c.note("tool_choice", "emulated")
 	}
 	out := make([]wireTool, 0, len(tools))
 	for _, t := range tools {
@@ -198,6 +198,12 @@ func (c *call) think() json.RawMessage {
 // tools it would keep the model from calling them.
 func (c *call) format(tools bool) (json.RawMessage, error) {
 	f := c.r.Format
+	if forced(c.r) {
+		if f.Kind != llm.FormatText {
+			c.semantic("response_format", "dropped")
+		}
+		return callSchema(callable(c.r)), nil
+	}
 	if f.Kind != llm.FormatText && tools {
 		c.semantic("response_format", "dropped")
 		return nil, nil

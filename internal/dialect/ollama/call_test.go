@@ -77,8 +77,16 @@ func TestEncodeChat(t *testing.T) {
 		"none in a conversation with tools": {
 			in: strings.Replace(talk(`{"role":"tool","tool_call_id":"c","content":"r"}`), "]}", `],"tool_choice":"none",`+tools+"}", 1), names: []string{"tools"}, want: `{}`, notes: "tools=dropped",
 		},
-		"required": {in: with(tools + `,"tool_choice":"required"`), names: []string{"tools"}, want: `{"tools":[` + f + `,` + g + `]}`, notes: "tool_choice=not_enforced"},
-		"named":    {in: with(tools + `,"tool_choice":{"type":"function","name":"g"}`), names: []string{"tools"}, want: `{"tools":[` + g + `]}`, notes: "tool_choice=not_enforced"},
+		"required": {in: with(tools + `,"tool_choice":"required"`), names: []string{"tools"}, want: `{"tools":[` + f + `,` + g + `]}`, notes: "tool_choice=emulated"},
+		"named":    {in: with(tools + `,"tool_choice":{"type":"function","name":"g"}`), names: []string{"tools"}, want: `{"tools":[` + g + `]}`, notes: "tool_choice=emulated"},
+		"required: the form of a call": {
+			in: with(tools + `,"tool_choice":"required"`), names: []string{"format"}, notes: "tool_choice=emulated",
+			want: `{"format":{"anyOf":[{"type":"object","properties":{"name":{"type":"string","enum":["f"]},"arguments":` + parametersOf(f) + `},"required":["name","arguments"]},{"type":"object","properties":{"name":{"type":"string","enum":["g"]},"arguments":` + parametersOf(g) + `},"required":["name","arguments"]}]}}`,
+		},
+		"named, and a format": {
+			in: with(tools + `,"tool_choice":{"type":"function","name":"g"},"response_format":{"type":"json_object"}`), names: []string{"format"}, notes: "tool_choice=emulated, response_format=dropped",
+			want: `{"format":{"type":"object","properties":{"name":{"type":"string","enum":["g"]},"arguments":` + parametersOf(g) + `},"required":["name","arguments"]}}`,
+		},
 		"allowed": {
 			in: with(tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}`), names: []string{"tools"}, want: `{"tools":[` + f + `]}`,
 		},
@@ -188,4 +196,10 @@ func TestSchemaThatRefersToItselfStaysBounded(t *testing.T) {
 	if err != nil || !json.Valid(out) || len(out) > 1<<20 {
 		t.Errorf("%d bytes, valid %t, %v", len(out), json.Valid(out), err)
 	}
+}
+
+// parametersOf is the schema in a tool as it is sent.
+func parametersOf(tool string) string {
+	_, rest, _ := strings.Cut(tool, `"parameters":`)
+	return strings.TrimSuffix(rest, "}}")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"mindrouter/internal/dialect"
 	"mindrouter/internal/llm"
@@ -17,6 +18,7 @@ type DecodeOptions struct {
 	Version     string // of the server
 	NumCtx      int    // lets a full context be told from a reached bound; 0 if unknown
 	InputTokens int    // our own count of the prompt, for servers that report none or a wrong one
+	Forced      bool   // the text is a call in the form of callSchema
 }
 
 // Decode returns the options of decoding the answer to r.
@@ -26,6 +28,7 @@ func (o CallOptions) Decode(r *llm.Request) DecodeOptions {
 		Version:          o.Version,
 		NumCtx:           o.NumCtx,
 		InputTokens:      o.InputTokens,
+		Forced:           forced(r),
 	}
 }
 
@@ -55,7 +58,9 @@ func DecodeChatStream(r io.Reader, o DecodeOptions) llm.Stream {
 type decoder struct {
 	o     DecodeOptions
 	seq   *dialect.Sequencer
-	bytes int // of text so far, for an estimate
+	bytes int             // of text so far, for an estimate
+	held  strings.Builder // text that may be a forced call
+	calls int
 }
 
 // wireLine is the outline of a line. Its members share the reader's buffer and are valid until the next read.
@@ -151,7 +156,9 @@ func (d *decoder) message(raw, logprobs json.RawMessage) bool {
 		}
 		logprobs = nil
 	}
-	if !d.seq.Text(0, llm.BlockText, text, logprobs) {
+	if d.o.Forced {
+		d.held.WriteString(text)
+	} else if !d.seq.Text(0, llm.BlockText, text, logprobs) {
 		return false
 	}
 	for _, item := range dialect.Elements(tools) {
@@ -185,6 +192,7 @@ func (d *decoder) tool(raw json.RawMessage) bool {
 		}
 	}
 	d.bytes += len(f.Arguments)
+	d.calls++
 	return d.seq.Tool(0, f)
 }
 
@@ -207,9 +215,24 @@ func (d *decoder) end(l wireLine) {
 		d.seq.Fail(dialect.UpstreamFault("the model server sent no answer", errors.New("done_reason "+l.reason)))
 		return
 	}
+	if !d.release() {
+		return
+	}
 	if d.seq.Finish(0, reason, "") {
 		d.seq.Usage(u)
 	}
+}
+
+// release hands on what was held back: as the call that was demanded, or as text if the model got no further.
+func (d *decoder) release() bool {
+	text := d.held.String()
+	if text == "" {
+		return true
+	}
+	if f, ok := readForced(text); ok && d.calls == 0 {
+		return d.seq.Tool(0, f)
+	}
+	return d.seq.Text(0, llm.BlockText, text, nil)
 }
 
 // usage reads the counts. A count of zero is left out on the wire, so no count of the prompt means that it is not
