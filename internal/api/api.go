@@ -69,12 +69,21 @@ func (a *API) Routes(r chi.Router) {
 		r.Post("/chat/completions", a.caller(openAI, a.chatCompletions))
 		r.Post("/completions", a.caller(openAI, a.completions))
 		r.Post("/embeddings", a.caller(openAI, a.embeddings))
+		r.Post("/rerank", a.caller(openAI, a.rerank))
+		r.Post("/score", a.caller(openAI, a.score))
+		r.Post("/tokenize", a.caller(openAI, a.tokenize))
 		r.Get("/models", a.either(a.listModels, a.listAnthropicModels))
 		r.Get("/models/*", a.either(a.showModel, a.showAnthropicModel))
 		a.anthropicRoutes(r)
 		r.NotFound(a.notFound)
 		r.MethodNotAllowed(a.methodNotAllowed)
 	})
+	// Where clients of Jina, Cohere and vLLM look for them.
+	for _, path := range []string{"/rerank", "/v2/rerank"} {
+		r.Post(path, a.caller(openAI, a.rerank))
+	}
+	r.Post("/score", a.caller(openAI, a.score))
+	r.Post("/tokenize", a.caller(openAI, a.tokenize))
 	r.Route("/anthropic/v1", func(r chi.Router) {
 		r.Get("/models", a.caller(anthropicAPI, a.listAnthropicModels))
 		r.Get("/models/*", a.caller(anthropicAPI, a.showAnthropicModel))

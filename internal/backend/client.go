@@ -20,6 +20,8 @@ type Client interface {
 	Chat(ctx context.Context, call Call) (*Answer, error)
 	// Embed makes embeddings.
 	Embed(ctx context.Context, req *llm.EmbedRequest, model llm.Model) (*llm.EmbedResponse, []llm.Note, error)
+	// Rank orders documents or scores pairs.
+	Rank(ctx context.Context, req *llm.RankRequest, model llm.Model) (*llm.RankResponse, error)
 	// CountTokens counts the prompt exactly. ErrUnsupported says that the engine cannot.
 	CountTokens(ctx context.Context, req *llm.Request, model llm.Model) (int, error)
 	// Probe asks what the server is and what it serves.

@@ -62,6 +62,11 @@ func (c *ollamaClient) Embed(ctx context.Context, req *llm.EmbedRequest, m llm.M
 	return resp, nil, err
 }
 
+// Rank implements Client: Ollama has no such endpoint.
+func (c *ollamaClient) Rank(context.Context, *llm.RankRequest, llm.Model) (*llm.RankResponse, error) {
+	return nil, llm.Errorf(llm.CodeUnsupported, "The model's server does not rank texts.")
+}
+
 // CountTokens implements Client: Ollama has no such endpoint.
 func (c *ollamaClient) CountTokens(context.Context, *llm.Request, llm.Model) (int, error) {
 	return 0, ErrUnsupported

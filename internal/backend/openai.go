@@ -77,6 +77,19 @@ func (c *openAIClient) Embed(ctx context.Context, req *llm.EmbedRequest, m llm.M
 	return resp, nil, err
 }
 
+// Rank implements Client.
+func (c *openAIClient) Rank(ctx context.Context, req *llm.RankRequest, m llm.Model) (*llm.RankResponse, error) {
+	path, body, err := openai.EncodeRankCall(req, c.options(m, ""))
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.json(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return nil, err
+	}
+	return openai.DecodeRankReply(reply, len(req.Texts))
+}
+
 // CountTokens implements Client by vLLM's /tokenize.
 func (c *openAIClient) CountTokens(ctx context.Context, req *llm.Request, m llm.Model) (int, error) {
 	if c.engine != EngineVLLM {

@@ -88,6 +88,14 @@ type EmbedCall struct {
 	Meta      Meta
 }
 
+// RankCall is a request of a known caller for an order of documents or for scores.
+type RankCall struct {
+	Principal identity.Principal
+	Request   *llm.RankRequest
+	Notes     []llm.Note
+	Meta      Meta
+}
+
 // Facts is what a client is told about how its request went.
 type Facts struct {
 	Backend string

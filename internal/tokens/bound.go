@@ -82,6 +82,18 @@ func EstimateInputs(r *llm.EmbedRequest) int {
 	return n
 }
 
+// EstimateRank returns the likely number of tokens that a model reads to rank: every text with its query.
+func EstimateRank(r *llm.RankRequest) int {
+	n, query := 0, 0
+	for i, text := range r.Texts {
+		if i < len(r.Queries) {
+			query = estimateText(r.Queries[i])
+		}
+		n += query + estimateText(text) + 4
+	}
+	return n
+}
+
 // size is what bounds a prompt: bytes of text and of tools, tokens of media, number of messages.
 type size struct{ text, tools, media, messages int }
 
