@@ -26,3 +26,26 @@ type State struct {
 	Words  string // "All model servers answer."
 	Detail string // what to do if not
 }
+
+// Docs is the description of the interface for programs.
+type Docs struct {
+	Shell
+	Groups  []OperationGroup
+	Headers []Header
+}
+
+// OperationGroup is what belongs to one protocol.
+type OperationGroup struct {
+	ID, Name   string
+	Base       string // URL that clients of the protocol are given; empty for none
+	Operations []Operation
+}
+
+// Operation is one entry.
+type Operation struct {
+	Method, Path, Summary, Details string
+	Public                         bool // no key is needed
+}
+
+// Header is a request header of ours.
+type Header struct{ Name, Meaning string }

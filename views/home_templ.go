@@ -38,7 +38,7 @@ func HomePage(h Home) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"stack stack--s\"><h1>One door to the university's own models</h1><p class=\"muted\">MindRouter stands between people and the open-weight models on the university's GPUs. It speaks the OpenAI protocol, finds a free machine for every request, keeps everybody within their limits and records what was done.</p><p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"stack stack--s\"><h1>One door to the university's own models</h1><p class=\"muted\">MindRouter stands between people and the open-weight models on the university's GPUs. It speaks the protocols of OpenAI, Anthropic and Ollama, finds a free machine for every request, keeps everybody within their limits and records what was done.</p><p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -116,7 +116,7 @@ func HomePage(h Home) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "</div></li><li><h2>Ask a question</h2><div class=\"stack stack--s\"><p class=\"muted small\">Any OpenAI client works: give it this base URL and the key.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "</div></li><li><h2>Ask a question</h2><div class=\"stack stack--s\"><p class=\"muted small\">Any OpenAI client works: give it this base URL and the key. <a href=\"/docs\">Other protocols</a> have their own.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -128,7 +128,7 @@ func HomePage(h Home) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</div></li><li><h2>Look around</h2><ul><li><a href=\"/readyz\">/readyz</a> says whether the service is ready, and why not.</li><li><span class=\"mono\">GET /v1/models</span> lists the models that a key may use.</li><li><a href=\"/schema/cluster.json\">/schema/cluster.json</a> describes the file that <span class=\"mono\">mindrouter apply</span> reads.</li></ul></li></ol>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</div></li><li><h2>Look around</h2><ul><li><a href=\"/docs\">/docs</a> lists everything that programs can call.</li><li><a href=\"/readyz\">/readyz</a> says whether the service is ready, and why not.</li><li><span class=\"mono\">GET /v1/models</span> lists the models that a key may use.</li><li><a href=\"/schema/cluster.json\">/schema/cluster.json</a> describes the file that <span class=\"mono\">mindrouter apply</span> reads.</li></ul></li></ol>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -178,7 +178,7 @@ func ErrorPage(s Shell, heading, words string) templ.Component {
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(heading)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/home.templ`, Line: 57, Col: 16}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/home.templ`, Line: 58, Col: 16}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {
@@ -191,7 +191,7 @@ func ErrorPage(s Shell, heading, words string) templ.Component {
 			var templ_7745c5c3_Var9 string
 			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(words)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/home.templ`, Line: 58, Col: 27}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/home.templ`, Line: 59, Col: 27}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {

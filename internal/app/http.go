@@ -19,6 +19,7 @@ import (
 	"mindrouter/internal/admin"
 	"mindrouter/internal/api"
 	"mindrouter/internal/web"
+	"mindrouter/views"
 )
 
 func (s *server) listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -68,8 +69,10 @@ func (s *server) handler() http.Handler {
 	r.Get("/readyz", s.readyz)
 	r.Get("/metrics", s.guardedMetrics)
 	r.Get("/schema/cluster.json", serveSchema)
+	r.Get("/openapi.json", serveOpenAPI())
 	web.New(web.Config{
 		Fleet: s.fleet, Assets: s.assets, Version: Version, PublicURL: s.cfg.PublicURL, Simulated: s.cfg.Simulated,
+		Interface: describeInterface(),
 	}).Routes(r)
 	return r
 }
@@ -77,6 +80,33 @@ func (s *server) handler() http.Handler {
 func serveSchema(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/schema+json")
 	_, _ = w.Write(admin.ClusterSchema()) // the client may have gone
+}
+
+func serveOpenAPI() http.HandlerFunc {
+	doc := api.OpenAPI(Version)
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(doc) // the client may have gone
+	}
+}
+
+// describeInterface groups what programs are served for the page about it.
+func describeInterface() web.Interface {
+	var out web.Interface
+	bases := map[string]string{"OpenAI": "/v1", "Anthropic": "/anthropic", "Ollama": "/"}
+	for _, op := range api.Operations {
+		if n := len(out.Groups); n == 0 || out.Groups[n-1].Name != op.Tag {
+			out.Groups = append(out.Groups, views.OperationGroup{ID: strings.ToLower(op.Tag), Name: op.Tag, Base: bases[op.Tag]})
+		}
+		g := &out.Groups[len(out.Groups)-1]
+		g.Operations = append(g.Operations, views.Operation{
+			Method: op.Method, Path: op.Path, Summary: op.Summary, Details: op.Details, Public: op.Public,
+		})
+	}
+	for _, h := range api.RequestHeaders {
+		out.Headers = append(out.Headers, views.Header(h))
+	}
+	return out
 }
 
 // sane is what a client may send as its own request id: it ends up in logs and headers.

@@ -167,3 +167,34 @@ func TestStartPage(t *testing.T) {
 	b.check(t, "not found")
 	b.shot(t, "not-found")
 }
+
+func TestDocsPage(t *testing.T) {
+	t.Parallel()
+	s := e2e.Start(t, e2e.Options{
+		Backends: map[string]simbackend.Config{"sim": {Dialect: simbackend.DialectVLLM, Models: models(t)}},
+	})
+	b := newBrowser(t)
+	for _, theme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 360} {
+			name := fmt.Sprintf("docs-%d-%s", width, theme)
+			b.open(t, s.URL+"/docs", theme, width)
+			var text string
+			b.run(t, chromedp.Text("main", &text))
+			for _, want := range []string{s.URL + "/v1", s.URL + "/anthropic", "/v1/chat/completions", "/api/chat", "X-Mindrouter-Strict"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s does not say %q:\n%s", name, want, text)
+				}
+			}
+			b.check(t, name)
+			b.shot(t, name)
+		}
+	}
+	got := s.Do("GET", "/openapi.json", "", "")
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]any
+	}
+	if err := json.Unmarshal([]byte(got.Body), &doc); err != nil || doc.OpenAPI != "3.1.0" || doc.Paths["/v1/chat/completions"] == nil {
+		t.Errorf("/openapi.json: %d %v %s", got.Status, err, got.Body[:min(len(got.Body), 200)])
+	}
+}

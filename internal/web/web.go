@@ -23,6 +23,8 @@ type Config struct {
 	Version string
 	// PublicURL is where users reach the service; empty means where the request came in.
 	PublicURL string
+	// Interface is shown at /docs.
+	Interface Interface
 	// Simulated marks every page: the backends are simulated.
 	Simulated bool
 }
@@ -40,6 +42,7 @@ func (h *Web) Routes(r chi.Router) {
 	r.Method(http.MethodGet, static.Prefix+"*", h.cfg.Assets)
 	r.Get("/", h.home)
 	r.Head("/", h.home)
+	r.Get("/docs", h.docs)
 	r.NotFound(h.notFound)
 }
 
