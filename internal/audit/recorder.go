@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -146,12 +147,18 @@ func (r *Recorder) Run(ctx context.Context) error {
 // gather takes first and whatever else is waiting.
 func (r *Recorder) gather(first item) []item {
 	batch := []item{first}
+	yielded := false
 	for len(batch) < maxBatch {
 		select {
 		case it := <-r.queue:
 			batch = append(batch, it)
 		default:
-			return batch
+			if yielded {
+				return batch
+			}
+			// Requests that are ready to run may be about to hand something over. Where there are none this costs nothing.
+			runtime.Gosched()
+			yielded = true
 		}
 	}
 	return batch
