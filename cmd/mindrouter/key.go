@@ -37,7 +37,7 @@ type keyCreateCmd struct {
 // Help implements kong.HelpProvider.
 func (keyCreateCmd) Help() string {
 	return `The key is printed alone and kept nowhere: only its first characters, by which it is listed and revoked. Limits narrow
-those of the user and the group. Requests are served in the order of their arrival in this version; --class is kept.
+those of the user and the group. --class orders the requests of one user among themselves and changes no share.
 
 Examples:
 

@@ -298,13 +298,13 @@ func TestApplyAndExport(t *testing.T) {
 	if again := other.ok("export"); again != text {
 		t.Errorf("exported again\n%s\nfirst\n%s", again, text)
 	}
-	empty := i.write("less.yaml", "groups: [{name: students, weight: 1}]\n")
+	empty := i.write("less.yaml", "groups: [{name: students, weight: 1}]\nsettings: {energy: {facility_factor: 2}}\n")
 	r = i.run("apply", "-f", empty, "--prune", "--json")
 	var got []app.Difference
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.exit != exitOK || len(got) != 7 || got[0].Op != "-" || got[0].Kind != "alias" {
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.exit != exitOK || len(got) != 8 || got[0].Kind != "settings" || got[1].Op != "-" || got[1].Kind != "alias" {
 		t.Errorf("prune: %+v, %v", r, err)
 	}
-	if want := "warning: " + empty + ":1: groups[0].weight: is kept and has no effect yet"; !strings.HasPrefix(r.stderr, want) {
+	if want := "warning: " + empty + ":2: settings.energy: is kept and has no effect yet"; !strings.HasPrefix(r.stderr, want) {
 		t.Errorf("standard error %q, want %q", r.stderr, want)
 	}
 }

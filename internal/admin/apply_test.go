@@ -412,8 +412,8 @@ func TestApplyWarns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var told []string
-	b.applyWith("groups: [{name: g, weight: 1}]", admin.ApplyOptions{Warn: func(w string) { told = append(told, w) }})
-	if len(told) != 1 || !strings.Contains(told[0], "groups[0].weight") {
+	b.applyWith("settings: {energy: {facility_factor: 2}}", admin.ApplyOptions{Warn: func(w string) { told = append(told, w) }})
+	if len(told) != 1 || !strings.Contains(told[0], "settings.energy") {
 		t.Errorf("warnings %v", told)
 	}
 }

@@ -10,16 +10,6 @@ import (
 // later lists the keys that are kept but have no effect in this version, by their paths without indexes, and says what
 // comes instead. Whoever gives one a meaning takes it off this list.
 var later = map[string]string{
-	"settings.scheduler.fairness_window": inOrderOfArrival,
-	"settings.scheduler.burst_credit":    inOrderOfArrival,
-	"settings.scheduler.wait_bonus":      inOrderOfArrival,
-	"settings.scheduler.slack":           inOrderOfArrival,
-	"settings.scheduler.input_price":     inOrderOfArrival,
-	"settings.scheduler.cached_price":    inOrderOfArrival,
-	"settings.scheduler.output_price":    inOrderOfArrival,
-	"groups[].weight":                    inOrderOfArrival,
-	"users[].weight":                     inOrderOfArrival,
-
 	"settings.routing.mode":   "placement goes by free slots and priority in this version",
 	"settings.routing.points": "placement goes by free slots and priority in this version",
 	"aliases[].fallback_on":   "in this version the next target is tried when one is unavailable and when the prompt does not fit it",
@@ -37,14 +27,11 @@ var later = map[string]string{
 
 	"backends[].models[].parameters": "parameters are passed on as they are in this version",
 	"models[].parameters":            "parameters are passed on as they are in this version",
-	"models[].thinking.splitter":     "thinking is taken as the server sends it in this version",
-	"models[].thinking.promote":      "thinking is taken as the server sends it in this version",
 }
 
 const (
-	inOrderOfArrival = "requests are served in the order of their arrival in this version"
-	noTelemetry      = "GPUs and energy are not measured in this version"
-	noRates          = "backends have no rates of their own in this version; max_concurrent bounds them"
+	noTelemetry = "GPUs and energy are not measured in this version"
+	noRates     = "backends have no rates of their own in this version; max_concurrent bounds them"
 )
 
 // Warnings tells of keys in the file that are kept and take effect in a later version: one line for each kind, with the

@@ -273,12 +273,10 @@ func FuzzParseCluster(f *testing.F) {
 func TestKeysWithoutEffectAreTold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	got := b.parse(`groups:
-  - {name: a, weight: 1}
-  - {name: b, weight: 2}
-  - {name: c, weight: 3}
-backends:
+	got := b.parse(`backends:
   - {name: x, engine: vllm, url: 'http://x', requests_per_minute: 0, tokens_per_minute: 5}
+  - {name: y, engine: vllm, url: 'http://y', tokens_per_minute: 6}
+  - {name: z, engine: vllm, url: 'http://z', tokens_per_minute: 7}
 models:
   - name: m
     thinking: {splitter: false, promote: true}
@@ -287,13 +285,12 @@ models:
     parameters: {logprobs: ignored}
 settings:
   scheduler: {capacity_wait: 10s, slack: 1}
+  routing: {mode: points}
 `).Warnings()
 	want := []string{
-		"cluster.yaml:2: groups[0].weight: is kept and has no effect yet: requests are served in the order of their arrival in this version (and 2 more like it)",
-		"cluster.yaml:6: backends[0].tokens_per_minute: is kept and has no effect yet: backends have no rates of their own in this version; max_concurrent bounds them",
-		"cluster.yaml:9: models[0].thinking.promote: is kept and has no effect yet: thinking is taken as the server sends it in this version",
-		"cluster.yaml:12: models[1].parameters: is kept and has no effect yet: parameters are passed on as they are in this version",
-		"cluster.yaml:14: settings.scheduler.slack: is kept and has no effect yet: requests are served in the order of their arrival in this version",
+		"cluster.yaml:2: backends[0].tokens_per_minute: is kept and has no effect yet: backends have no rates of their own in this version; max_concurrent bounds them (and 2 more like it)",
+		"cluster.yaml:10: models[1].parameters: is kept and has no effect yet: parameters are passed on as they are in this version",
+		"cluster.yaml:13: settings.routing.mode: is kept and has no effect yet: placement goes by free slots and priority in this version",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

@@ -132,10 +132,20 @@ func (s *server) reload(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
 		}
+		s.scheduler.SetSettings(schedulerSettings(c.Settings.WithDefaults().Scheduler))
 		s.fleet.SetCatalog(c)
 		s.version.Store(c.Version)
 		return nil
 	})
+}
+
+// schedulerSettings turns the settings of the catalog, where factors count in average requests, into the scheduler's.
+func schedulerSettings(s backend.SchedulerSettings) scheduler.Settings {
+	return scheduler.Settings{
+		Window: s.FairnessWindow, Age: s.CapacityWait,
+		CreditFactor: s.BurstCredit, BonusFactor: s.WaitBonus, SlackFactor: s.Slack,
+		Prices: scheduler.Prices{Input: s.InputPrice, Cached: s.CachedPrice, Output: s.OutputPrice},
+	}
 }
 
 const (

@@ -28,6 +28,8 @@ func describe(found llm.Model, engine Engine, overrides map[string]ModelConfig, 
 		if o.Thinking.Profile != "" {
 			m.Thinking = o.Thinking.Profile
 		}
+		m.ThinkingTags = m.ThinkingTags || o.Thinking.Splitter
+		m.ThinkingPromote = m.ThinkingPromote || o.Thinking.Promote
 		if o.Thinking.Kwarg != "" {
 			m.ThinkingKwarg = o.Thinking.Kwarg
 		}

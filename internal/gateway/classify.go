@@ -25,15 +25,12 @@ func classify(ctx context.Context, err error) error {
 		return e
 	}
 	var none *scheduler.NoBackendError
+	var refused *scheduler.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return queueRefused(refused)
 	case errors.As(err, &none):
 		return noBackend(none)
-	case errors.Is(err, scheduler.ErrTenantQueueFull):
-		return &llm.Error{
-			Code: llm.CodeRateLimited, Message: "Too many of your requests are waiting already.", RetryAfter: retryOverload, Err: err,
-		}
-	case errors.Is(err, scheduler.ErrQueueFull):
-		return &llm.Error{Code: llm.CodeOverloaded, Message: "Too many requests are waiting.", RetryAfter: retryOverload, Err: err}
 	case errors.Is(err, scheduler.ErrDeadline):
 		return &llm.Error{
 			Code: llm.CodeOverloaded, Message: "All model servers were busy for too long.", RetryAfter: retryOverload, Err: err,
@@ -45,6 +42,25 @@ func classify(ctx context.Context, err error) error {
 	default:
 		return &llm.Error{Code: llm.CodeInternal, Message: "Something went wrong on our side.", Err: err}
 	}
+}
+
+// queueRefused says why a request may not even wait, and when it is worth another try.
+func queueRefused(r *scheduler.RefusedError) error {
+	e := &llm.Error{Code: llm.CodeOverloaded, Message: "Too many requests are waiting.", RetryAfter: max(r.RetryAfter, time.Second), Err: r}
+	if errors.Is(r, scheduler.ErrTenantQueueFull) {
+		e.Code, e.Message = llm.CodeRateLimited, "Too many of your requests are waiting already."
+	}
+	if r.Early {
+		e.Message = "This request could not be served in time."
+	}
+	if r.Position > 0 {
+		e.Message += fmt.Sprintf(" It would have been number %d in the queue", r.Position)
+		if r.Wait > 0 {
+			e.Message += fmt.Sprintf(" and waited about %d s", int(r.Wait.Seconds()+0.5))
+		}
+		e.Message += "."
+	}
+	return e
 }
 
 // cancelled is the error of a request whose client went away.

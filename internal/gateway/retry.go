@@ -52,9 +52,10 @@ func (r *run) acquire(ctx context.Context, maxWait time.Duration, attempts int) 
 	if r.meta.Deadline > 0 {
 		maxWait = min(maxWait, r.meta.Deadline)
 	}
+	pool, poolWeight := r.principal.Pool()
 	lease, err := r.g.cfg.Scheduler.Acquire(ctx, scheduler.Job{
-		Tenant: r.principal.Tenant(), Weight: r.principal.Weight(), Class: r.meta.Class,
-		Cost: scheduler.Cost(llm.Usage{Input: r.input, Output: r.maxTokens / 2}), Need: r.need, Limits: limits(r.principal),
+		Tenant: r.principal.Tenant(), Weight: r.principal.Weight(), Pool: pool, PoolWeight: poolWeight, Class: r.meta.Class,
+		Input: r.input, MaxTokens: r.maxTokens, Need: r.need, Limits: limits(r.principal), Bytes: r.bytes,
 		Arrival: r.meta.Arrived, MaxWait: maxWait, Attempts: attempts,
 	})
 	if err != nil {
@@ -84,11 +85,12 @@ func tryOn[T any](ctx context.Context, r *run, lease *scheduler.Lease, try func(
 		if blamesBackend(err) {
 			r.g.cfg.Fleet.Failed(id)
 		}
-		reason := slog.Any("error", err)
-		if !retryable(err) { // it blames the request, and may quote it
-			reason = slog.String("error_code", a.Error)
+		words := "" // what the server said is left out: it may quote the prompt
+		if e := llm.AsError(err); e != nil && retryable(err) {
+			words = e.Message
 		}
-		r.g.cfg.Log.Warn("attempt failed", slog.String("request_id", string(r.meta.ID)), slog.Any("backend", id), slog.String("model", a.Model), reason)
+		r.g.cfg.Log.Warn("attempt failed", slog.String("request_id", string(r.meta.ID)), slog.Any("backend", id),
+			slog.String("model", a.Model), slog.String("error_code", a.Error), slog.String("error", words))
 	}
 	r.attempts = append(r.attempts, a)
 	return got, err

@@ -39,6 +39,7 @@ type run struct {
 	begun       bool
 	lease       *scheduler.Lease
 	queue       time.Duration
+	bytes       int64 // what the request holds in memory while it waits
 	attempts    []audit.Attempt
 
 	end sync.Once
@@ -65,7 +66,7 @@ func (r *run) resolve(ctx context.Context) error {
 		return llm.Errorf(llm.CodeModelNotAllowed, "This key may not use the model %q.", r.model)
 	}
 	res := r.view.Resolve(r.model, routing.Strategy(r.principal.Key.Strategy), func() map[routing.BackendID]int {
-		return r.g.cfg.Scheduler.Snapshot().InFlight
+		return r.g.cfg.Scheduler.InFlight()
 	})
 	if !res.Known {
 		return llm.Errorf(llm.CodeModelNotFound, "The model %q does not exist. GET /v1/models lists those that do.", r.model)
@@ -183,7 +184,10 @@ func (r *run) finish(ctx context.Context, e end) {
 			r.lease.Release(scheduler.Actual{Usage: e.usage, Refund: f.Outcome == audit.OutcomeError})
 		}
 		if err := llm.AsError(e.err); err != nil {
-			f.ErrorCode, f.Error = err.Code, err.Message
+			f.ErrorCode = err.Code
+			if !quotes(err) || r.keepsContent() {
+				f.Error = err.Message
+			}
 		}
 		if e.usage == (llm.Usage{}) && f.Outcome != audit.OutcomeSuccess {
 			r.reservation.Refund()
@@ -197,6 +201,16 @@ func (r *run) finish(ctx context.Context, e end) {
 		}
 		r.g.cfg.Metrics.Finished(f, r.meta.Endpoint)
 	})
+}
+
+// quotes reports whether the words of an error are a model server's about the request, and so may repeat a part of it.
+func quotes(e *llm.Error) bool {
+	switch e.Code {
+	case llm.CodeInvalidRequest, llm.CodeUnsupported, llm.CodeContextTooLong, llm.CodeTooLarge:
+		return e.Err != nil
+	default:
+		return false
+	}
 }
 
 func outcome(e end) audit.Outcome {
@@ -217,8 +231,8 @@ func outcome(e end) audit.Outcome {
 func decision(l *scheduler.Lease) json.RawMessage {
 	b, err := json.Marshal(struct {
 		routing.Explanation
-		WaitMS int64 `json:"wait_ms"`
-	}{l.Explain(), l.Wait().Milliseconds()})
+		scheduler.Decision
+	}{l.Explain(), l.Decision()})
 	if err != nil {
 		return nil // plain structs: cannot happen
 	}

@@ -49,6 +49,7 @@ func (s *Stream) Events(ctx context.Context) llm.Stream {
 			s.acc.Add(ev)
 			s.follow(ev)
 			s.produced += len(ev.Text)
+			s.run.lease.Charge(s.produced / bytesPerToken)
 			s.reported = s.reported || ev.Usage != nil
 			if !yield(ev, nil) {
 				return

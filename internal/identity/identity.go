@@ -152,6 +152,9 @@ func (p Principal) Weight() float64 {
 	if p.User.Weight > 0 && !p.Key.Service {
 		return p.User.Weight
 	}
+	if pool, _ := p.Pool(); pool != "" {
+		return 1
+	}
 	return p.Group.Weight
 }
 
@@ -160,11 +163,17 @@ func (p Principal) Tenant() string {
 	switch {
 	case p.Key.Service:
 		return "service:" + string(p.Key.ID)
-	case p.Group.ShareMode == SharePooled:
-		return "group:" + string(p.Group.ID)
 	default:
 		return "user:" + string(p.User.ID)
 	}
+}
+
+// Pool names the flow that the members of the principal's group share, with its weight; empty if each has one of its own.
+func (p Principal) Pool() (name string, weight float64) {
+	if p.Key.Service || p.Group.ShareMode != SharePooled {
+		return "", 0
+	}
+	return "group:" + string(p.Group.ID), p.Group.Weight
 }
 
 // Class is the class of the principal's requests unless a request says otherwise.

@@ -1,20 +1,7 @@
-// Package scheduler hands out slots: who may use which backend, and when.
-//
-// It is a monitor. One mutex guards the queue and the leases; choosing a waiter and taking its slot is one step under it,
-// so a backend never has more requests in flight than it has slots. There is no goroutine, no timer and no polling: a
-// waiter is woken by the release, the change of the fleet, or its own context. A freed slot goes straight to the chosen
-// waiter.
-//
-// The order is first come, first served among those who can be served: a waiter whose backends are all busy does not
-// hold up one behind it whose backend is free, and a waiter at its own concurrency limit is passed over until it is
-// below.
 package scheduler
 
 import (
-	"container/list"
 	"context"
-	"errors"
-	"maps"
 	"sync"
 	"time"
 
@@ -22,21 +9,9 @@ import (
 	"mindrouter/internal/routing"
 )
 
-// Errors of Acquire. Callers branch with errors.Is.
-var (
-	// ErrNoBackend: no backend could serve the request even if it waited.
-	ErrNoBackend = errors.New("no backend can serve the request")
-	// ErrQueueFull: too many requests wait already.
-	ErrQueueFull = errors.New("the queue is full")
-	// ErrTenantQueueFull: too many requests of the same tenant wait already.
-	ErrTenantQueueFull = errors.New("too many of the tenant's requests wait already")
-	// ErrDeadline: the wait for a slot took too long.
-	ErrDeadline = errors.New("no slot was free in time")
-	// ErrDraining: the server is going down.
-	ErrDraining = errors.New("the server is shutting down")
-)
-
-// Limit is a bound on the leases of one subject. A request above it waits; it is not refused.
+// Limit is a bound on the leases of one subject. A request above it waits; it is not refused. If Subject is the tenant or
+// the pool of the job, all of its requests wait together and keep their order; any other subject, such as one key of the
+// tenant, holds back its own requests only. Max is the newest that any job gave; zero is no limit.
 type Limit struct {
 	Subject string
 	Max     int
@@ -44,312 +19,266 @@ type Limit struct {
 
 // Job is a request for a slot.
 type Job struct {
-	Tenant   string
-	Weight   float64
-	Class    llm.Class
-	Cost     float64 // token-equivalents that it is expected to cost
-	Need     routing.Need
+	// Tenant is who pays: all requests of a tenant, whatever their key, share one turn.
+	Tenant string
+	Weight float64 // the tenant's share; zero counts as 1
+	// Pool, if set, is a group of tenants that counts as one, with PoolWeight as its share; Weight is then the tenant's
+	// share of the pool.
+	Pool       string
+	PoolWeight float64
+	Class      llm.Class
+	// Cost is what the request is expected to cost, in token-equivalents. It is not used if Input or MaxTokens is set.
+	Cost float64
+	// Input is the tokens of the prompt and MaxTokens the bound of the answer; from them, and the tenant's past answers,
+	// the scheduler predicts the cost.
+	Input     int
+	MaxTokens int
+	Timed     bool // charge the time of the slot at Prices.Second too: tokens do not measure the work
+	Need      routing.Need
+	// Affine says that the score of a backend depends on this very request, such as by a known prefix, and not only on
+	// the model and the backend: it is then scored by itself when a slot is free.
+	Affine   bool
+	Bytes    int64 // what the request holds in memory while it waits
 	Limits   []Limit
 	Arrival  time.Time     // when the request came; a retry keeps the first
 	MaxWait  time.Duration // from Arrival
 	Attempts int           // tries before this one
 }
 
+func (j *Job) flow() FlowID { return FlowID{Pool: j.Pool, Tenant: j.Tenant} }
+
 // Config configures [New].
 type Config struct {
-	Profile routing.Profile
-	// MaxQueued bounds the waiters of all tenants, MaxQueuedPerTenant those of one.
+	Profile  routing.Profile
+	Settings Settings
+	// MaxQueued bounds the waiters of one domain, MaxQueuedTotal those of all, MaxQueuedPerTenant those of one tenant and
+	// MaxQueuedBytes the memory of all. Zero means the default.
 	MaxQueued          int
+	MaxQueuedTotal     int
 	MaxQueuedPerTenant int
+	MaxQueuedBytes     int64
 }
 
 // Default bounds of the queue.
 const (
 	DefaultMaxQueued          = 10_000
+	DefaultMaxQueuedTotal     = 100_000
 	DefaultMaxQueuedPerTenant = 100
-	// maxTenants bounds the table of what tenants were charged.
-	maxTenants = 100_000
+	DefaultMaxQueuedBytes     = 1 << 30
 	// DefaultMaxWait is how long a request may wait for a slot.
 	DefaultMaxWait = 150 * time.Second
 )
 
 // Scheduler hands out leases. It is safe for concurrent use.
 type Scheduler struct {
-	cfg Config
+	cfg Config // the bounds; profile and settings change
 
 	mu       sync.Mutex
-	backends []routing.Backend
-	held     map[routing.BackendID]*holdings
-	subjects map[string]int     // leases by subject of a limit
-	served   map[string]float64 // token-equivalents charged, by tenant
-	queue    list.List          // of *waiter, by arrival
-	queued   map[string]int     // waiters by tenant
+	profile  routing.Profile
+	settings Settings
+	set      []routing.Backend // the fleet as it was set; shared with readers, not changed
+	live     []routing.Backend // the same with the leases filled in
+	slots    map[routing.BackendID]*slots
+	domains  []*domain
+	lanes    map[string]*lane
+	lanesMax int
+	epoch    time.Time // of all policies
+	contexts []int     // thresholds of prompts: see laneKey
+	subjects map[string]*subject
+	queued   map[string]*queued // by tenant
+	waiting  waiters
+	bytes    int64
+	leases   *Lease // list of all
 	draining bool
-}
 
-type holdings struct {
-	total    int
-	perModel map[string]int
-}
-
-type waiter struct {
-	job   Job
-	grant chan *Lease // capacity 1: the granter never blocks
-	fail  chan error  // capacity 1
+	dirty []*domain // where something may be dispatched
+	woken *waiter   // list of those to wake once the lock is free
+	key   []byte    // scratch
+	open  []routing.Backend
+	near  []*Waiter
+	peers []*Lane
+	// comparisons counts the looks for a request that suits a slot better.
+	comparisons uint64
 }
 
 // New returns a scheduler without backends; see [Scheduler.SetBackends].
 func New(cfg Config) *Scheduler {
-	if cfg.MaxQueued == 0 {
-		cfg.MaxQueued = DefaultMaxQueued
+	for _, n := range []struct {
+		v *int
+		d int
+	}{
+		{&cfg.MaxQueued, DefaultMaxQueued},
+		{&cfg.MaxQueuedTotal, DefaultMaxQueuedTotal},
+		{&cfg.MaxQueuedPerTenant, DefaultMaxQueuedPerTenant},
+	} {
+		if *n.v == 0 {
+			*n.v = n.d
+		}
 	}
-	if cfg.MaxQueuedPerTenant == 0 {
-		cfg.MaxQueuedPerTenant = DefaultMaxQueuedPerTenant
+	if cfg.MaxQueuedBytes == 0 {
+		cfg.MaxQueuedBytes = DefaultMaxQueuedBytes
 	}
 	return &Scheduler{
-		cfg:      cfg,
-		held:     map[routing.BackendID]*holdings{},
-		subjects: map[string]int{},
-		served:   map[string]float64{},
-		queued:   map[string]int{},
+		cfg: cfg, profile: cfg.Profile, settings: cfg.Settings,
+		lanesMax: 2 * maxLanes,
+		slots:    map[routing.BackendID]*slots{}, lanes: map[string]*lane{}, subjects: map[string]*subject{}, queued: map[string]*queued{},
 	}
 }
 
 // SetBackends replaces the fleet. Leases on backends that are gone stay valid until they are released. Waiters for whom
-// no backend is left are refused; others are served at once where the new fleet has room.
+// no backend is left are refused; others are served at once where the new fleet has room. The slice belongs to the
+// scheduler from now on and must not be changed.
 func (s *Scheduler) SetBackends(backends []routing.Backend) {
-	s.mu.Lock()
-	s.backends = backends
-	grants := s.dispatchLocked()
-	s.mu.Unlock()
-	deliver(grants)
+	s.change(func(now time.Time) { s.setBackendsLocked(backends, now) })
 }
 
-// Acquire returns a lease on a backend for the job. It waits at most until job.Arrival + job.MaxWait. The caller must
-// Release the lease. Errors wrap one of the package's
-// errors, or are the context's cause.
-func (s *Scheduler) Acquire(ctx context.Context, job Job) (*Lease, error) {
-	w := &waiter{job: job, grant: make(chan *Lease, 1), fail: make(chan error, 1)}
-	s.mu.Lock()
-	if err := s.admitLocked(job); err != nil {
-		s.mu.Unlock()
-		return nil, err
-	}
-	el := s.enqueueLocked(w)
-	grants := s.dispatchLocked()
-	s.mu.Unlock()
-	deliver(grants)
-
-	// The deadline is the waiter's own context; the common case, a free slot, needs none.
-	select {
-	case l := <-w.grant:
-		return l, nil
-	case err := <-w.fail:
-		return nil, err
-	default:
-	}
-	wait, cancel := context.WithDeadlineCause(ctx, job.Arrival.Add(job.MaxWait), ErrDeadline)
-	defer cancel()
-	select {
-	case l := <-w.grant:
-		return l, nil
-	case err := <-w.fail:
-		return nil, err
-	case <-wait.Done():
-		return s.abandon(wait, w, el)
-	}
-}
-
-// abandon takes w out of the queue. A grant that came in between goes to the next waiter.
-func (s *Scheduler) abandon(ctx context.Context, w *waiter, el *list.Element) (*Lease, error) {
-	s.mu.Lock()
-	select {
-	case l := <-w.grant:
-		s.mu.Unlock()
-		l.Release(Actual{Refund: true})
-		return nil, context.Cause(ctx)
-	case err := <-w.fail:
-		s.mu.Unlock()
-		return nil, err
-	default:
-	}
-	s.removeLocked(el)
-	s.mu.Unlock()
-	return nil, context.Cause(ctx)
-}
-
-func (s *Scheduler) admitLocked(job Job) error {
-	switch {
-	case s.draining:
-		return ErrDraining
-	case s.queue.Len() >= s.cfg.MaxQueued:
-		return ErrQueueFull
-	case s.queued[job.Tenant] >= s.cfg.MaxQueuedPerTenant:
-		return ErrTenantQueueFull
-	}
-	return nil
-}
-
-func (s *Scheduler) enqueueLocked(w *waiter) *list.Element {
-	s.queued[w.job.Tenant]++
-	for el := s.queue.Back(); el != nil; el = el.Prev() {
-		if !el.Value.(*waiter).job.Arrival.After(w.job.Arrival) {
-			return s.queue.InsertAfter(w, el)
+// SetSettings replaces the knobs of the policy at once. Requests that wait keep the order that they have.
+func (s *Scheduler) SetSettings(set Settings) {
+	s.change(func(time.Time) {
+		s.settings = set
+		for _, d := range s.domains {
+			d.policy.SetSettings(set)
 		}
-	}
-	return s.queue.PushFront(w)
+	})
 }
 
-func (s *Scheduler) removeLocked(el *list.Element) {
-	w := s.queue.Remove(el).(*waiter)
-	if s.queued[w.job.Tenant]--; s.queued[w.job.Tenant] == 0 {
-		delete(s.queued, w.job.Tenant)
-	}
-}
-
-type grant struct {
-	w     *waiter
-	lease *Lease
-	err   error
-}
-
-// deliver wakes waiters. It is called without the lock.
-func deliver(grants []grant) {
-	for _, g := range grants {
-		if g.err != nil {
-			g.w.fail <- g.err
-		} else {
-			g.w.grant <- g.lease
-		}
-	}
-}
-
-// dispatchLocked serves, in order, every waiter that can be served now.
-func (s *Scheduler) dispatchLocked() []grant {
-	var grants []grant
-	for el := s.queue.Front(); el != nil; {
-		next := el.Next()
-		w := el.Value.(*waiter)
-		if s.draining {
-			s.removeLocked(el)
-			grants = append(grants, grant{w: w, err: ErrDraining})
-		} else if s.belowLimitsLocked(w.job.Limits) {
-			choice, ex, ok := s.cfg.Profile.Choose(w.job.Need, s.snapshotLocked())
-			switch {
-			case ok:
-				s.removeLocked(el)
-				grants = append(grants, grant{w: w, lease: s.takeLocked(w, choice, ex)})
-			case ex.Hopeless():
-				s.removeLocked(el)
-				grants = append(grants, grant{w: w, err: &NoBackendError{Explanation: ex}})
-			}
-		}
-		el = next
-	}
-	return grants
-}
-
-func (s *Scheduler) belowLimitsLocked(limits []Limit) bool {
-	for _, l := range limits {
-		if l.Max > 0 && s.subjects[l.Subject] >= l.Max {
-			return false
-		}
-	}
-	return true
-}
-
-// snapshotLocked is the fleet with its leases filled in.
-func (s *Scheduler) snapshotLocked() []routing.Backend {
-	out := make([]routing.Backend, len(s.backends))
-	for i, b := range s.backends {
-		if h := s.held[b.ID]; h != nil {
-			b.InFlight, b.PerModel = h.total, h.perModel
-		}
-		out[i] = b
-	}
-	return out
-}
-
-func (s *Scheduler) takeLocked(w *waiter, c routing.Choice, ex routing.Explanation) *Lease {
-	h := s.held[c.Backend.ID]
-	if h == nil {
-		h = &holdings{perModel: map[string]int{}}
-		s.held[c.Backend.ID] = h
-	}
-	h.total++
-	h.perModel[c.Model.Name]++
-	for _, l := range w.job.Limits {
-		s.subjects[l.Subject]++
-	}
-	s.chargeLocked(w.job.Tenant, w.job.Cost)
-	c.Backend.PerModel = nil // belongs to the lock
-	return &Lease{s: s, job: w.job, choice: c, explanation: ex, granted: time.Now()}
-}
-
-func (s *Scheduler) chargeLocked(tenant string, cost float64) {
-	if _, known := s.served[tenant]; !known && len(s.served) >= maxTenants {
-		clear(s.served)
-	}
-	s.served[tenant] += cost
-}
-
-func (s *Scheduler) release(l *Lease, cost float64) {
-	s.mu.Lock()
-	s.chargeLocked(l.job.Tenant, cost-l.job.Cost)
-	id, model := l.choice.Backend.ID, l.choice.Model.Name
-	if h := s.held[id]; h != nil {
-		h.total--
-		if h.perModel[model]--; h.perModel[model] == 0 {
-			delete(h.perModel, model)
-		}
-		if h.total == 0 {
-			delete(s.held, id)
-		}
-	}
-	for _, lim := range l.job.Limits {
-		if s.subjects[lim.Subject]--; s.subjects[lim.Subject] == 0 {
-			delete(s.subjects, lim.Subject)
-		}
-	}
-	grants := s.dispatchLocked()
-	s.mu.Unlock()
-	deliver(grants)
+// SetProfile replaces the filters and scorers of backends.
+func (s *Scheduler) SetProfile(p routing.Profile) {
+	s.change(func(now time.Time) {
+		s.profile = p
+		s.judgeLocked(now)
+	})
 }
 
 // Drain refuses all waiters and every later Acquire with ErrDraining. Leases go on.
 func (s *Scheduler) Drain() {
+	s.change(func(now time.Time) {
+		s.draining = true
+		for len(s.waiting) > 0 {
+			s.failLocked(s.waiting[len(s.waiting)-1], ErrDraining, now)
+		}
+	})
+}
+
+// change does f, then whatever has become possible by it.
+func (s *Scheduler) change(f func(now time.Time)) {
 	s.mu.Lock()
-	s.draining = true
-	grants := s.dispatchLocked()
+	now := time.Now()
+	f(now)
+	s.dispatchLocked(now)
+	woken := s.takeWokenLocked()
 	s.mu.Unlock()
-	deliver(grants)
+	wake(woken)
 }
 
-// Snapshot is the state of the scheduler at one moment.
-type Snapshot struct {
-	Waiting  int
-	InFlight map[routing.BackendID]int
-	// Subjects counts leases by subject of a limit.
-	Subjects map[string]int
-	// Served is the token-equivalents charged to each tenant: prepaid when a slot is taken, corrected at its release.
-	Served map[string]float64
+// Acquire returns a lease on a backend for the job. It waits at most until job.Arrival + job.MaxWait. The caller must
+// Release the lease. Errors wrap one of the package's errors, or are the context's cause. A retry passes the first
+// Arrival again: it goes to the head of its tenant's queue.
+func (s *Scheduler) Acquire(ctx context.Context, job Job) (*Lease, error) {
+	w := &waiter{job: job}
+	s.mu.Lock()
+	now := time.Now()
+	if err := s.enqueueLocked(w, now); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	s.dispatchLocked(now)
+	if !w.settled {
+		w.done = make(chan struct{}, 1) // the sender never blocks
+	}
+	woken := s.takeWokenLocked()
+	s.mu.Unlock()
+	wake(woken)
+	if w.done == nil {
+		return w.lease, w.err
+	}
+
+	wait, cancel := context.WithDeadlineCause(ctx, job.Arrival.Add(job.MaxWait), ErrDeadline)
+	defer cancel()
+	select {
+	case <-w.done:
+		return w.lease, w.err
+	case <-wait.Done():
+		return s.abandon(wait, w)
+	}
 }
 
-// Snapshot returns the state.
-func (s *Scheduler) Snapshot() Snapshot {
+// abandon takes w out of the queue. A grant that came in between goes to the next waiter.
+func (s *Scheduler) abandon(ctx context.Context, w *waiter) (*Lease, error) {
+	s.mu.Lock()
+	if !w.settled {
+		now := time.Now()
+		s.unqueueLocked(w, now)
+		s.dispatchLocked(now) // it may have held back others of its subject
+	}
+	woken := s.takeWokenLocked()
+	s.mu.Unlock()
+	wake(woken)
+	if w.err != nil {
+		return nil, w.err
+	}
+	if w.lease != nil {
+		w.lease.Release(Actual{Refund: true})
+	}
+	return nil, context.Cause(ctx)
+}
+
+func (s *Scheduler) charge(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	snap := Snapshot{Waiting: s.queue.Len(), InFlight: map[routing.BackendID]int{}, Subjects: maps.Clone(s.subjects), Served: maps.Clone(s.served)}
-	for id, h := range s.held {
-		snap.InFlight[id] = h.total
+	if l.ended.Load() {
+		return
 	}
-	return snap
+	l.charged.Store(l.output.Load())
+	p := l.domain.policy
+	cost := p.Cost(l.model.Name, llm.Usage{Input: l.w.job.Input, Output: int(l.output.Load())})
+	if more := cost - l.charge.Paid(); more > 0 {
+		p.Pay(&l.charge, more, time.Now())
+	}
+}
+
+func (s *Scheduler) release(l *Lease, a Actual) {
+	s.change(func(now time.Time) {
+		p, held := l.domain.policy, now.Sub(l.granted)
+		if a.Refund {
+			p.Refund(&l.charge, now)
+		} else {
+			cost := p.Cost(l.model.Name, a.Usage)
+			if l.w.job.Timed {
+				cost += p.TimeCost(held)
+			}
+			p.Learn(l.charge.Flow(), l.model.Name, a.Usage.Output)
+			p.Settle(&l.charge, cost, held, now)
+		}
+		s.freeLocked(l, now)
+	})
 }
 
 // Peek says what a choice would be now, without taking a slot.
 func (s *Scheduler) Peek(n routing.Need) (routing.Explanation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ex, ok := s.cfg.Profile.Choose(n, s.snapshotLocked())
+	_, ex, ok := s.profile.Choose(n, s.live)
 	return ex, ok
+}
+
+// Estimate is a prediction of a wait.
+type Estimate struct {
+	Position int           // in the order of all; 1 is next
+	Wait     time.Duration // until the slot is taken
+}
+
+// Estimate predicts the wait of a job that comes now or waits already, by what is known at the moment; of one that waits
+// the Arrival must be what it was. It reports false if nothing is known, which is so until a first request has ended, or
+// if no backend can serve the job.
+func (s *Scheduler) Estimate(job Job) (Estimate, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	l := s.lanes[string(s.laneKeyLocked(&job.Need))]
+	if l == nil || l.domain == nil {
+		return Estimate{}, false
+	}
+	f := l.domain.policy.Find(job.flow())
+	return l.estimate(f, &job, l.domain.policy.ahead(f, &job), now)
 }

@@ -305,13 +305,13 @@ func TestChargeIsPrepaidAndCorrected(t *testing.T) {
 	if got := s.Snapshot().Served["a"]; got != 100 {
 		t.Errorf("after dispatch %v, want the prepayment 100", got)
 	}
-	l.Release(scheduler.Actual{Usage: llm.Usage{Input: 10, CachedInput: 10, Output: 5}})
-	if got := s.Snapshot().Served["a"]; got != 11 {
-		t.Errorf("after release %v, want 10*0.1 + 5*2 = 11", got)
+	l.Release(scheduler.Actual{Usage: llm.Usage{Input: 100, CachedInput: 100, Output: 50}})
+	if got := s.Snapshot().Served["a"]; got != 110 {
+		t.Errorf("after release %v, want 100*0.1 + 50*2 = 110", got)
 	}
 	l = acquire(t, s, j)
 	l.Release(scheduler.Actual{Usage: llm.Usage{Output: 50}, Refund: true})
-	if got := s.Snapshot().Served["a"]; got != 11 {
-		t.Errorf("after a refund %v, want 11", got)
+	if got := s.Snapshot().Served["a"]; got != 110 {
+		t.Errorf("after a refund %v, want 110", got)
 	}
 }

@@ -323,3 +323,12 @@ func TestDecodeErrorIsClassified(t *testing.T) {
 		t.Errorf("%v of %q", err, err.Param)
 	}
 }
+
+func TestOtherServersGetTextBesideCalls(t *testing.T) {
+	t.Parallel()
+	body, _ := call(t, talk(`{"role":"user","content":"u"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}`),
+		openai.CallOptions{Engine: openai.EngineOpenAI})
+	if got := string(body["messages"]); !strings.Contains(got, `"role":"assistant","content":"","tool_calls"`) {
+		t.Errorf("messages %s", got)
+	}
+}

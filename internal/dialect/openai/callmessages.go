@@ -83,7 +83,7 @@ func (c *call) assistant(msg llm.Message, think bool) wireOut {
 			}})
 		}
 	}
-	if text.Len() > 0 || len(w.ToolCalls) == 0 {
+	if text.Len() > 0 || len(w.ToolCalls) == 0 || c.q.textWithCalls {
 		w.Content = text.String()
 	}
 	if think && c.q.reasoningKey == "reasoning" {

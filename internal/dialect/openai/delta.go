@@ -52,7 +52,7 @@ func (d *streamDecoder) delta(index int, raw, logprobs json.RawMessage) bool {
 			return false
 		}
 	}
-	if dialect.Kind(w.function) == '{' { // the form before tools
+	if dialect.Kind(w.function) == '{' && dialect.Kind(w.tools) != '[' { // the form before tools; some servers send both
 		f := dialect.ToolFragment{}
 		d.function(&f, w.function)
 		if !d.seq.Tool(index, f) {

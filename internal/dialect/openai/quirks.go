@@ -30,6 +30,7 @@ type quirks struct {
 	cacheSalt     bool
 	continuous    bool // stream_options.continuous_usage_stats
 	base64        bool // embeddings as base64
+	textWithCalls bool // content beside tool calls must be text: null is refused
 	repeatKeys    []string
 }
 
@@ -41,6 +42,8 @@ func quirksOf(e Engine, version string) quirks {
 			reasoningKey: "reasoning_content",
 			templateArgs: true,
 			repeatKeys:   []string{"repetition_penalty", "repeat_penalty"},
+
+			textWithCalls: true,
 		}
 	}
 	q := quirks{

@@ -138,6 +138,10 @@ var streams = map[string]struct {
 		in:   sse(piece(`"function_call":{"name":"f","arguments":""}`, ""), piece(`"function_call":{"arguments":"{}"}`, ""), piece(``, "function_call"), counts, "[DONE]"),
 		want: "", // the id is ours: see below
 	},
+	"the old form beside the new one": {
+		in:   sse(piece(`"function_call":{"name":"f","arguments":"{\"p\":"},"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"p\":"}}]`, ""), piece(`"function_call":{"name":"f","arguments":"1}"},"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1}"}}]`, "tool_calls"), counts, "[DONE]"),
+		want: `f({"p":1})#a tool_use | 26/7`,
+	},
 	"finish chunk with a delta": {
 		in: sse(piece(`"content":"a"`, "stop"), counts, "[DONE]"), want: "text:a end | 26/7",
 	},

@@ -16,8 +16,10 @@ import (
 const LlamaCppModel = "gemma3-270m"
 
 // LlamaCppServer is the running server of llama-cpp-python, which speaks the protocol of OpenAI under
-// /v1, one request at a time. It is known to answer for any model name, and to send no usage in a
-// stream.
+// /v1, one request at a time. It is known to answer for any model name; to send no usage in a stream; to
+// call only a tool that it is told to; to repeat the name and the old function_call in every fragment of a
+// call; to refuse a JSON schema and embeddings, with status 500; and to answer a stream whose prompt is too
+// long with status 200 and nothing.
 type LlamaCppServer struct {
 	// URL is the base without /v1 and without a slash at the end.
 	URL string

@@ -7,6 +7,7 @@ const (
 	Tools         = "scripted-tools"
 	ParallelTools = "scripted-parallel-tools"
 	Endless       = "scripted-endless"
+	Stuck         = "scripted-stuck"
 	JSON          = "typing-json"
 	Embed         = "tiny-embed"
 )
@@ -17,7 +18,7 @@ type Model struct {
 	// Capabilities are those that Ollama is expected to report.
 	Capabilities []string
 	// Says is the whole answer to any prompt without tools, or the part that is repeated for ever by
-	// the endless model. It is empty for models that answer at random or not at all.
+	// the endless models, of which the stuck one repeats a single token. It is empty for models that answer at random or not at all.
 	Says string
 	// SaysTokens is the number of tokens that Says is made of, without the one that ends it.
 	SaysTokens int
@@ -71,6 +72,7 @@ func Models() []Model {
 		thinkText   = "Forty-two, as far as anybody knows."
 		toolsText   = "It is 21 degrees and sunny."
 		endlessText = "and so on and on it goes, round after round, "
+		stuckText   = "ha "
 	)
 	weather := func(city string) ToolCall {
 		return ToolCall{Name: WeatherTool, Arguments: map[string]any{"city": city}}
@@ -93,6 +95,9 @@ func Models() []Model {
 		}, stops, scriptedText{callToken, callText("Bergen") + "\n" + callText("Trento")}),
 		scripted(Model{
 			Name: Endless, Capabilities: []string{"completion"}, Template: plainTemplate, Says: endlessText,
+		}, startsOver),
+		scripted(Model{
+			Name: Stuck, Capabilities: []string{"completion"}, Template: plainTemplate, Says: stuckText,
 		}, startsOver),
 		{
 			Name: JSON, Capabilities: []string{"completion"}, Template: plainTemplate,

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,6 +110,49 @@ func (s *OllamaServer) Stop(t testing.TB) {
 	t.Helper()
 	if err := s.process.stop(); err != nil {
 		t.Fatalf("stop Ollama: %v", err)
+	}
+}
+
+// Kill ends the server at once and cuts its connections, as a crash does.
+func (s *OllamaServer) Kill(t testing.TB) {
+	t.Helper()
+	if err := s.process.kill(); err != nil {
+		t.Fatalf("kill Ollama: %v", err)
+	}
+}
+
+// Log returns what the server has printed so far. With the setting OLLAMA_DEBUG=2 it holds the prompt of every request
+// whose model is loaded, before the model says anything.
+func (s *OllamaServer) Log(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(s.process.log)
+	if err != nil {
+		t.Fatalf("log of Ollama: %v", err)
+	}
+	return string(text)
+}
+
+// Runners returns the processes that hold loaded models, one for each model. A model that is loaded again has another.
+func (s *OllamaServer) Runners(t testing.TB) []int {
+	t.Helper()
+	pids, err := s.process.children()
+	if err != nil {
+		t.Fatalf("runners of Ollama: %v", err)
+	}
+	return pids
+}
+
+// KillRunners ends the processes that hold loaded models while the server goes on, as a fault of a GPU does.
+func (s *OllamaServer) KillRunners(t testing.TB) {
+	t.Helper()
+	pids := s.Runners(t)
+	if len(pids) == 0 {
+		t.Fatal("Ollama has no model loaded")
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatalf("kill a runner of Ollama: %v", err)
+		}
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -50,7 +53,7 @@ func startProcess(dir, path string, ready time.Duration, command func(port strin
 	defer func() { _ = log.Close() }() // the server has its own copy
 
 	p := &process{url: "http://127.0.0.1:" + port, log: log.Name(), ended: make(chan struct{})}
-	p.command = exec.Command(arguments[0], arguments[1:]...) //nolint:gosec,noctx // paths from make test-real; outlives the call
+	p.command = exec.Command(arguments[0], arguments[1:]...) // outlives the call
 	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, environment...)
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -77,7 +80,7 @@ func startProcess(dir, path string, ready time.Duration, command func(port strin
 
 // freePort returns a loopback port that nobody listens on now.
 func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not block
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
@@ -130,6 +133,51 @@ func (p *process) stop() error {
 		<-p.ended
 		return fmt.Errorf("%s did not end within %s", p.command.Path, stopTimeout)
 	}
+}
+
+// kill ends the server without a chance to tidy up, and waits for it. Its children end with it: they hold its models.
+func (p *process) kill() error {
+	children, err := p.children()
+	if err != nil {
+		return err
+	}
+	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", p.command.Path, err)
+	}
+	<-p.ended
+	for _, pid := range children {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("kill a child of %s: %w", p.command.Path, err)
+		}
+	}
+	return nil
+}
+
+// children returns the processes that the server has started and that run.
+func (p *process) children() ([]int, error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.command.Process.Pid))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return nil, fmt.Errorf("children of %s: %w", p.command.Path, err)
+		}
+		for word := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(word)
+			if err != nil {
+				return nil, fmt.Errorf("children of %s: %w", p.command.Path, err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids, nil
 }
 
 // tail returns the end of what the server printed.

@@ -134,7 +134,7 @@ func newTyping(controls ...string) *transformer {
 	for b, logit := range map[byte]float64{'"': 3, '}': 1, ']': 1, ',': 0, ':': 0, '{': 1, '[': 1, '.': -2, '-': -2} {
 		logits[v.byteID(b)] = logit
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // weights, not secrets
+	random := rand.New(rand.NewPCG(1, 2))
 	for last := range v.tokens {
 		for next := range v.tokens {
 			logit, ok := logits[next]
@@ -160,7 +160,7 @@ func newEmbedding() *transformer {
 	)
 	m := newTransformer(newVocabulary(), width, width)
 	m.pooled = true
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // weights, not secrets
+	random := rand.New(rand.NewPCG(3, 4))
 	for i := range m.embedding.data {
 		m.embedding.data[i] = float32(2*random.IntN(2) - 1)
 	}
