@@ -36,6 +36,7 @@ const ClientRequestIDHeader = "X-Client-Request-Id"
 type Config struct {
 	Keys    *identity.Keys
 	Gateway *gateway.Gateway
+	Record  audit.Reader
 	Log     *slog.Logger
 	// ClientIP returns the address of the client behind any trusted proxies.
 	ClientIP func(*http.Request) string
@@ -74,6 +75,7 @@ func (a *API) Routes(r chi.Router) {
 		r.Post("/tokenize", a.caller(openAI, a.tokenize))
 		r.Get("/models", a.either(a.listModels, a.listAnthropicModels))
 		r.Get("/models/*", a.either(a.showModel, a.showAnthropicModel))
+		r.Get("/requests/{id}/explain", a.caller(openAI, a.explain))
 		a.anthropicRoutes(r)
 		r.NotFound(a.notFound)
 		r.MethodNotAllowed(a.methodNotAllowed)

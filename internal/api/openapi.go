@@ -61,6 +61,7 @@ var Operations = []Operation{
 	{http.MethodGet, "/api/ps", tagOllama, "List models that some server has at hand", "", "", "", false},
 	{http.MethodGet, "/api/version", tagOllama, "Version of the protocol", "", "", "", true},
 
+	{http.MethodGet, "/v1/requests/{id}/explain", tagService, "Why this backend, why this wait", "In words and figures, for a request of one's own; the id is x-request-id of its answer.", "", "", false},
 	{http.MethodGet, "/livez", tagService, "Whether the process runs", "", "", "", true},
 	{http.MethodGet, "/readyz", tagService, "Whether requests should be sent here", "200 or 503, with reasons.", "", "", true},
 	{http.MethodGet, "/metrics", tagService, "Metrics in Prometheus' form", "Needs a key of scope admin, unless an address of its own serves it.", "", "", false},

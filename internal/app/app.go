@@ -118,7 +118,7 @@ func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) 
 		Fleet: s.fleet, Scheduler: s.scheduler, Meter: s.meter, Ledger: s.recorder, Counter: tokens.NewCounter(),
 		Metrics: s.metrics, Log: log, Epoch: s.epoch, Content: cfg.AuditContent, TenantSalt: tenantSalt(db.ring),
 	})
-	s.api = api.New(api.Config{Keys: s.keys, Gateway: s.gateway, Log: log, ClientIP: cfg.clientIP, Sign: tenantSign(db.ring)})
+	s.api = api.New(api.Config{Keys: s.keys, Gateway: s.gateway, Record: db, Log: log, ClientIP: cfg.clientIP, Sign: tenantSign(db.ring)})
 	if err := s.reload(ctx); err != nil {
 		return nil, err
 	}

@@ -69,6 +69,7 @@ func bodies(t *testing.T, s *store.Store, id audit.ID) (request, response string
 }
 
 var recordTests = []test{
+	migrated("what is read back explains a request", explains),
 	migrated("a record keeps every field", func(t *testing.T, s *store.Store) {
 		r, f, ref := full[audit.Record](t), full[audit.Finish](t), full[audit.Refusal](t)
 		f.ID = r.ID
