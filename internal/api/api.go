@@ -18,6 +18,7 @@ import (
 	"mindrouter/internal/gateway"
 	"mindrouter/internal/identity"
 	"mindrouter/internal/llm"
+	"mindrouter/internal/responses"
 )
 
 // MaxBody bounds a request body, decoded, in bytes.
@@ -37,15 +38,25 @@ type Config struct {
 	Keys    *identity.Keys
 	Gateway *gateway.Gateway
 	Record  audit.Reader
-	Log     *slog.Logger
+	// Responses keeps what clients ask to have stored; nil stores nothing.
+	Responses *responses.Keeper
+	Log       *slog.Logger
 	// ClientIP returns the address of the client behind any trusted proxies.
 	ClientIP func(*http.Request) string
 	// KeepAlive is how long a stream may be silent before a sign of life is sent.
 	KeepAlive time.Duration
 	// Sign returns a digest of data that only this service can make, different for every tenant.
 	Sign func(tenant string, data []byte) [32]byte
+	// Seal encrypts data for a tenant, and Open undoes that; it reports false for what was not sealed for this tenant.
+	Seal func(tenant string, plain []byte) (sealed string, ok bool)
+	Open func(tenant, sealed string) (plain []byte, ok bool)
 	// MaxBody bounds a body, decoded; 0 means [MaxBody].
 	MaxBody int64
+	// MaxAudio and MaxImages bound the files of an upload together; 0 means [MaxAudio] and [MaxImages].
+	MaxAudio, MaxImages int64
+	// SpoolDir is where files of an upload lie while their request runs; empty means the system's temporary directory. It
+	// is made when it is first needed.
+	SpoolDir string
 }
 
 // API holds the handlers.
@@ -57,6 +68,12 @@ type API struct {
 func New(cfg Config) *API {
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = MaxBody
+	}
+	if cfg.MaxAudio == 0 {
+		cfg.MaxAudio = MaxAudio
+	}
+	if cfg.MaxImages == 0 {
+		cfg.MaxImages = MaxImages
 	}
 	if cfg.KeepAlive == 0 {
 		cfg.KeepAlive = 15 * time.Second
@@ -73,8 +90,14 @@ func (a *API) Routes(r chi.Router) {
 		r.Post("/rerank", a.caller(openAI, a.rerank))
 		r.Post("/score", a.caller(openAI, a.score))
 		r.Post("/tokenize", a.caller(openAI, a.tokenize))
+		r.Post("/audio/speech", a.caller(openAI, a.speech))
+		r.Post("/audio/transcriptions", a.caller(openAI, a.transcriptions))
+		r.Post("/audio/translations", a.caller(openAI, a.translations))
+		r.Post("/images/generations", a.caller(openAI, a.imageGenerations))
+		r.Post("/images/edits", a.caller(openAI, a.imageEdits))
 		r.Get("/models", a.either(a.listModels, a.listAnthropicModels))
 		r.Get("/models/*", a.either(a.showModel, a.showAnthropicModel))
+		a.responseRoutes(r)
 		r.Get("/requests/{id}/explain", a.caller(openAI, a.explain))
 		a.anthropicRoutes(r)
 		r.NotFound(a.notFound)

@@ -40,10 +40,20 @@ const (
 var Operations = []Operation{
 	{http.MethodPost, "/v1/chat/completions", tagOpenAI, "Chat", "Text, images, tools and parallel calls, thinking, JSON schema. Streams end with [DONE].", "ChatRequest", sse, false},
 	{http.MethodPost, "/v1/completions", tagOpenAI, "Complete a plain prompt", "No chat template is applied. Without max_tokens the answer has 16 tokens at most. One prompt in each request.", "CompletionRequest", sse, false},
+	{http.MethodPost, "/v1/responses", tagOpenAI, "Responses", "Items in, items out; function, custom and namespace tools; encrypted reasoning. Stored for 30 days unless store is false.", "ResponsesRequest", sse, false},
+	{http.MethodPost, "/v1/responses/input_tokens", tagOpenAI, "Count the prompt of a response", "", "ResponsesRequest", "", false},
+	{http.MethodGet, "/v1/responses/{id}", tagOpenAI, "A stored response", "Of one's own.", "", "", false},
+	{http.MethodDelete, "/v1/responses/{id}", tagOpenAI, "Delete a stored response", "", "", "", false},
+	{http.MethodGet, "/v1/responses/{id}/input_items", tagOpenAI, "The items of its request", "In pages: limit, after, order.", "", "", false},
 	{http.MethodPost, "/v1/embeddings", tagOpenAI, "Embeddings", "Vectors as numbers or as base64 of little-endian float32.", "EmbeddingRequest", "", false},
 	{http.MethodPost, "/v1/rerank", tagOpenAI, "Order documents", "In the form of Jina and Cohere. Also at /rerank and /v2/rerank.", "RerankRequest", "", false},
 	{http.MethodPost, "/v1/score", tagOpenAI, "Score pairs of texts", "In the form of vLLM. Also at /score.", "ScoreRequest", "", false},
 	{http.MethodPost, "/v1/tokenize", tagOpenAI, "Count a prompt", "The count, and the context that it must fit; x-mindrouter-warnings tells if the count is an estimate. Also at /tokenize.", "TokenizeRequest", "", false},
+	{http.MethodPost, "/v1/audio/speech", tagOpenAI, "Speak a text", "The bytes of the sound as they are made, or events with stream_format sse.", "SpeechRequest", sse, false},
+	{http.MethodPost, "/v1/audio/transcriptions", tagOpenAI, "Write down a sound", "At most 25 MiB of FLAC, MP3, MP4, M4A, OGG, WAV or WebM. Plain text and subtitles come from what any model server says in JSON.", "TranscriptionRequest", sse, false},
+	{http.MethodPost, "/v1/audio/translations", tagOpenAI, "Write down a sound in English", "As transcriptions.", "TranslationRequest", sse, false},
+	{http.MethodPost, "/v1/images/generations", tagOpenAI, "Make images", "As base64. Nothing is kept, so with response_format url the address is a data URI.", "ImageRequest", sse, false},
+	{http.MethodPost, "/v1/images/edits", tagOpenAI, "Change images", "At most 32 MiB of PNG, JPEG or WebP together.", "ImageEditRequest", sse, false},
 	{http.MethodGet, "/v1/models", tagOpenAI, "List models", "Those that the key may use. Clients of Anthropic's protocol, told by their headers, get its form.", "", "", false},
 	{http.MethodGet, "/v1/models/{id}", tagOpenAI, "One model", "The name may hold slashes, as they are or percent-encoded.", "", "", false},
 
@@ -86,7 +96,7 @@ func OpenAPI(version string) []byte {
 	type object = map[string]any
 	paths := object{}
 	for _, op := range Operations {
-		o := object{"tags": []string{op.Tag}, "summary": op.Summary, "operationId": operationID(op), "responses": responses(op)}
+		o := object{"tags": []string{op.Tag}, "summary": op.Summary, "operationId": operationID(op), "responses": outcomes(op)}
 		if op.Details != "" {
 			o["description"] = op.Details
 		}
@@ -98,7 +108,7 @@ func OpenAPI(version string) []byte {
 			parameters = append(parameters, object{"name": "id", "in": "path", "required": true, "schema": object{"type": "string"}})
 		}
 		if op.Body != "" {
-			o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/" + op.Body}}}}
+			o["requestBody"] = object{"required": true, "content": object{bodyType(op): object{"schema": object{"$ref": "#/components/schemas/" + op.Body}}}}
 			for i := range RequestHeaders {
 				parameters = append(parameters, object{"$ref": fmt.Sprintf("#/components/parameters/%s", RequestHeaders[i].Name)})
 			}
@@ -149,6 +159,16 @@ func OpenAPI(version string) []byte {
 	return append(text, '\n')
 }
 
+// bodyType is the media type of a request.
+func bodyType(op Operation) string {
+	switch op.Path {
+	case "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/images/edits":
+		return "multipart/form-data"
+	default:
+		return "application/json"
+	}
+}
+
 func operationID(op Operation) string {
 	words := strings.FieldsFunc(op.Path, func(r rune) bool { return strings.ContainsRune("/{}._", r) })
 	return strings.ToLower(op.Method) + "_" + strings.Join(words, "_")
@@ -157,17 +177,22 @@ func operationID(op Operation) string {
 // errorSchemas are the forms of errors by protocol.
 var errorSchemas = map[string]string{tagOpenAI: "OpenAIError", tagAnthropic: "AnthropicError", tagOllama: "OllamaError"}
 
-func responses(op Operation) map[string]any {
+func outcomes(op Operation) map[string]any {
 	type object = map[string]any
 	ok := object{"description": "Done."}
 	content := object{}
 	switch {
 	case op.Path == "/metrics":
 		content["text/plain"] = object{}
+	case op.Path == "/v1/audio/speech":
+		content["audio/*"] = object{}
 	case op.Path == "/schema/cluster.json":
 		content["application/schema+json"] = object{}
 	default:
 		content["application/json"] = object{}
+	}
+	if strings.HasPrefix(op.Path, "/v1/audio/trans") {
+		content["text/plain"] = object{}
 	}
 	if op.Stream != "" {
 		content[op.Stream] = object{}

@@ -29,7 +29,7 @@ func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 	described := map[string]bool{}
 	for _, op := range api.Operations {
 		key := op.Method + " " + op.Path
-		if strings.HasSuffix(op.Path, "/{id}") {
+		if strings.HasSuffix(op.Path, "models/{id}") {
 			key = strings.Replace(key, "{id}", "*", 1)
 		}
 		if described[key] {
@@ -44,8 +44,8 @@ func TestOpenAPIDescribesWhatIsServed(t *testing.T) {
 		route = strings.ReplaceAll(route, "/*/", "/")
 		key := method + " " + route
 		switch {
-		case method == http.MethodHead, method != http.MethodGet && method != http.MethodPost: // beside GET, or refused whatever the method
-		case strings.Contains(route, "/batches"), slices.ContainsFunc([]string{"pull", "push", "create", "copy", "delete", "blobs/{digest}"}, func(s string) bool { return route == "/api/"+s }):
+		case method == http.MethodHead, method != http.MethodGet && method != http.MethodPost && (method != http.MethodDelete || !strings.HasPrefix(route, "/v1/responses")): // beside GET, or refused whatever the method
+		case strings.Contains(route, "/batches"), route == "/v1/responses/compact", strings.HasSuffix(route, "/cancel"), slices.ContainsFunc([]string{"pull", "push", "create", "copy", "delete", "blobs/{digest}"}, func(s string) bool { return route == "/api/"+s }):
 		case notDescribed[key] != "":
 		default:
 			served[key] = true

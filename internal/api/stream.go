@@ -24,7 +24,8 @@ const (
 // has its true status.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, call gateway.Call, codec dialect.Codec, reply dialect.Reply) error {
 	ctx := r.Context()
-	out := newStreamWriter(w, codec.NewEncoder(w, reply), a.cfg.KeepAlive)
+	enc := codec.NewEncoder(w, reply)
+	out := newStreamWriter(w, enc, a.cfg.KeepAlive)
 	defer out.stop()
 
 	s, err := a.cfg.Gateway.Generate(ctx, call)
@@ -38,12 +39,20 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, call gateway.Call, 
 			out.fail(err)
 			return nil
 		}
-		if out.event(ev) != nil {
+		if out.write(func() error { return enc.Encode(ev) }) != nil {
 			return nil // the client has gone; Close records it
 		}
 	}
 	out.close()
 	return nil
+}
+
+// framing is what an encoder of any kind of stream has beside its events.
+type framing interface {
+	ContentType() string
+	EncodeError(err *llm.Error) error
+	KeepAlive() error
+	Close() error
 }
 
 // streamWriter writes one stream. Its mutex lets a timer write signs of life while the handler waits for an event.
@@ -53,13 +62,13 @@ type streamWriter struct {
 	every time.Duration
 
 	mu      sync.Mutex
-	enc     dialect.Encoder
+	enc     framing
 	begun   bool
 	stopped bool
 	timer   *time.Timer
 }
 
-func newStreamWriter(w http.ResponseWriter, enc dialect.Encoder, every time.Duration) *streamWriter {
+func newStreamWriter(w http.ResponseWriter, enc framing, every time.Duration) *streamWriter {
 	s := &streamWriter{w: w, rc: http.NewResponseController(w), enc: enc, every: every}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,11 +116,12 @@ func (s *streamWriter) facts(f gateway.Facts) {
 	}
 }
 
-func (s *streamWriter) event(ev llm.Event) error {
+// write has one event written.
+func (s *streamWriter) write(event func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer.Reset(s.every)
-	return s.writeLocked(func() error { return s.enc.Encode(ev) })
+	return s.writeLocked(event)
 }
 
 // fail ends the stream with an explicit error.

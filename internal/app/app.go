@@ -28,6 +28,7 @@ import (
 	"mindrouter/internal/identity"
 	"mindrouter/internal/llm"
 	"mindrouter/internal/quota"
+	"mindrouter/internal/responses"
 	"mindrouter/internal/routing"
 	"mindrouter/internal/scheduler"
 	"mindrouter/internal/secret"
@@ -88,6 +89,7 @@ type server struct {
 	keys      *identity.Keys
 	gateway   *gateway.Gateway
 	api       *api.API
+	responses *responses.Keeper
 	metrics   *metrics
 	assets    *static.Assets
 	draining  atomic.Bool
@@ -118,7 +120,11 @@ func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) 
 		Fleet: s.fleet, Scheduler: s.scheduler, Meter: s.meter, Ledger: s.recorder, Counter: tokens.NewCounter(),
 		Metrics: s.metrics, Log: log, Epoch: s.epoch, Content: cfg.AuditContent, TenantSalt: tenantSalt(db.ring),
 	})
-	s.api = api.New(api.Config{Keys: s.keys, Gateway: s.gateway, Record: db, Log: log, ClientIP: cfg.clientIP, Sign: tenantSign(db.ring)})
+	s.responses = responses.NewKeeper(db, time.Now)
+	s.api = api.New(api.Config{
+		Keys: s.keys, Gateway: s.gateway, Record: db, Log: log, ClientIP: cfg.clientIP, Sign: tenantSign(db.ring),
+		Responses: s.responses, Seal: tenantSeal(db.ring), Open: tenantOpen(db.ring),
+	})
 	if err := s.reload(ctx); err != nil {
 		return nil, err
 	}
@@ -194,6 +200,7 @@ func (s *server) run(ctx context.Context, onReady func(Ready)) error {
 	loop.Go(func() error { return s.fleet.Run(loops) })
 	loop.Go(func() error { return s.db.Watch(loops, func(uint64) { s.follow(loops) }) })
 	loop.Go(func() error { return s.db.Maintain(loops) })
+	loop.Go(func() error { return s.responses.Expire(loops, s.expired) })
 	if s.db.Kind() == store.Postgres { // on SQLite there is no other server to tell
 		loop.Go(func() error { return s.heartbeat(loops) })
 	}
@@ -263,6 +270,15 @@ func (s *server) endEpoch() error {
 	return s.db.EndEpoch(ctx, s.epoch, time.Now())
 }
 
+func (s *server) expired(n int, err error) {
+	switch {
+	case err != nil:
+		s.log.Warn("stored responses not expired", slog.Any("error", err))
+	case n > 0:
+		s.log.Info("stored responses expired", slog.Int("count", n))
+	}
+}
+
 // follow reloads the catalog; a failure leaves the old one in force.
 func (s *server) follow(ctx context.Context) {
 	if err := s.reload(ctx); err != nil && ctx.Err() == nil {
@@ -314,6 +330,21 @@ func tenantSign(ring *secret.Ring) func(tenant string, data []byte) [32]byte {
 	return func(tenant string, data []byte) [32]byte {
 		sum, _ := mac.Sum(fmt.Appendf(nil, "%d:%s%s", len(tenant), tenant, data))
 		return sum
+	}
+}
+
+// tenantSeal encrypts what clients carry for us, such as reasoning between two requests; it opens for the same tenant only.
+func tenantSeal(ring *secret.Ring) func(tenant string, plain []byte) (string, bool) {
+	return func(tenant string, plain []byte) (string, bool) {
+		sealed, err := ring.Seal(plain, "client/"+tenant)
+		return sealed, err == nil
+	}
+}
+
+func tenantOpen(ring *secret.Ring) func(tenant, sealed string) ([]byte, bool) {
+	return func(tenant, sealed string) ([]byte, bool) {
+		plain, err := ring.Open(sealed, "client/"+tenant)
+		return plain, err == nil
 	}
 }
 

@@ -145,7 +145,7 @@ func TestDoctorFindsWhatIsBroken(t *testing.T) {
 		{"a database that is none", "database", "", func(t *testing.T, cfg *Config) {
 			cfg.DatabaseURL = "sqlite:" + secretFile(t, strings.Repeat("junk", 1000))
 		}},
-		{"an old schema", "database", "1 migrations are missing", func(t *testing.T, cfg *Config) {
+		{"an old schema", "database", "migrations are missing", func(t *testing.T, cfg *Config) {
 			cfg.DatabaseURL = "sqlite:" + secretFile(t, "")
 		}},
 		{"no PostgreSQL", "database", "", func(_ *testing.T, cfg *Config) {

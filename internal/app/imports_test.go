@@ -43,7 +43,7 @@ var rooms = map[string]rule{
 	"/views":            {[]string{"llm", "identity", "quota", "audit", "usage", "chat", "backend", "gpu", "routing", "scheduler", "admin", "/static"}, "values in, markup out: types of the domain only"},
 	"web":               {[]string{"/views", "/static", "llm", "identity", "quota", "audit", "usage", "chat", "backend", "gpu", "routing", "scheduler", "extension", "gateway", "admin"}, "pages and the JSON protocols never see each other"},
 	"store":             {[]string{"admin", "audit", "backend", "chat", "gateway", "gpu", "identity", "llm", "quota", "responses", "routing", "secret", "usage", "extension", "/migrations"}, "implements what the domain declares"},
-	"store/storetest":   {[]string{"store", "admin", "audit", "backend", "identity", "llm", "quota", "routing", "secret"}, "one conformance suite for both databases"},
+	"store/storetest":   {[]string{"store", "admin", "audit", "backend", "identity", "llm", "quota", "responses", "routing", "secret"}, "one conformance suite for both databases"},
 	"valkey":            {[]string{"llm", "scheduler", "quota", "gateway", "chat"}, "shared versions of in-process interfaces"},
 	"simbackend":        {[]string{"gpu", "simbackend/timing"}, "a fake that shares the encoder with the code under test proves nothing"},
 	"simbackend/timing": {nil, "pure, shared with the simulator of the experiment"},

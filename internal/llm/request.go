@@ -64,6 +64,8 @@ type Request struct {
 	Origin Dialect // the dialect that it was decoded from
 	// Extra holds fields of the origin dialect that have no canonical place. Only a backend of the same dialect gets them.
 	Extra map[string]json.RawMessage
+	// Echo holds what the codec of the origin repeats in its answer or needs to shape it. Nobody else reads it.
+	Echo map[string]json.RawMessage
 }
 
 // RawPrompt is a prompt without roles.
@@ -111,13 +113,29 @@ const (
 	ToolNamed    ToolMode = "named"
 )
 
-// Tool is a function that the model may call.
+// Tool is a function that the model may call. Whatever the client declared, the fields up to Strict describe a function
+// that every backend can offer; the others are for the codec that gives the client its own form back.
 type Tool struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage // JSON Schema of the arguments, bytes as received; nil means no arguments
 	Strict      *bool
+
+	Kind ToolKind `json:",omitempty"`
+	// Namespace is the group in which the client declared the tool, and Member its name there. Name is then made of both.
+	Namespace string `json:",omitempty"`
+	Member    string `json:",omitempty"`
 }
+
+// ToolKind is the form in which the client declared a [Tool].
+type ToolKind string
+
+// Tool kinds. The zero value is a function with JSON arguments.
+const (
+	ToolFunction ToolKind = ""
+	// ToolCustom takes free text. Backends see a function with the text as its one argument, input.
+	ToolCustom ToolKind = "custom"
+)
 
 // Format constrains the text of the answer.
 type Format struct {

@@ -27,6 +27,9 @@ func WriteError(w http.ResponseWriter, err *llm.Error, requestID string) {
 // appendError appends {"error":{...}}. The code is a string or null: typed clients refuse numbers.
 func appendError(dst []byte, err *llm.Error) []byte {
 	kind, code := errorType(err.Code)
+	if err.Code == llm.CodeNotFound && continues(err.Param) {
+		code = "previous_response_not_found"
+	}
 	dst = append(dst, `{"error":{"message":`...)
 	dst = dialect.AppendString(dst, message(err))
 	dst = append(dst, `,"type":`...)

@@ -149,6 +149,10 @@ func filePart(raw json.RawMessage) (llm.Block, *llm.Error) {
 			return llm.Block{}, &llm.Error{Code: llm.CodeUnsupported, Param: "file_id", Message: "stored files are not supported; send file_data"}
 		}
 	}
+	return inlineFile(payload, name)
+}
+
+func inlineFile(payload, name string) (llm.Block, *llm.Error) {
 	if payload == "" {
 		return llm.Block{}, llm.Invalid("file_data", "is required")
 	}

@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) *store.Store) {
 		{"Secrets", secretTests},
 		{"Version", versionTests},
 		{"Record", recordTests},
+		{"Responses", responseTests},
 		{"Lost", lostTests},
 		{"Counters", counterTests},
 		{"Load", loadTests},
