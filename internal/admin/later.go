@@ -10,9 +10,8 @@ import (
 // later lists the keys that are kept but have no effect in this version, by their paths without indexes, and says what
 // comes instead. Whoever gives one a meaning takes it off this list.
 var later = map[string]string{
-	"settings.routing.mode":   "placement goes by free slots and priority in this version",
-	"settings.routing.points": "placement goes by free slots and priority in this version",
-	"aliases[].fallback_on":   "in this version the next target is tried when one is unavailable and when the prompt does not fit it",
+	"settings.routing.mode": "placement goes by points in this version",
+	"aliases[].fallback_on": "in this version the next target is tried when one is unavailable and when the prompt does not fit it",
 
 	"settings.energy":     noTelemetry,
 	"nodes[].sidecar_url": noTelemetry,
@@ -40,6 +39,9 @@ func (p *ParsedCluster) Warnings() []string {
 	found := map[string][]string{} // paths in the file, by the key of later
 	for path, at := range p.shape.places {
 		kind := withoutIndexes(path)
+		if kind == "settings.routing.mode" && p.Settings.Routing.Mode == "points" {
+			continue
+		}
 		if _, ok := later[kind]; ok && !at.empty {
 			found[kind] = append(found[kind], path)
 		}

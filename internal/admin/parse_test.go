@@ -285,12 +285,12 @@ models:
     parameters: {logprobs: ignored}
 settings:
   scheduler: {capacity_wait: 10s, slack: 1}
-  routing: {mode: points}
+  routing: {mode: ttft}
 `).Warnings()
 	want := []string{
 		"cluster.yaml:2: backends[0].tokens_per_minute: is kept and has no effect yet: backends have no rates of their own in this version; max_concurrent bounds them (and 2 more like it)",
 		"cluster.yaml:10: models[1].parameters: is kept and has no effect yet: parameters are passed on as they are in this version",
-		"cluster.yaml:13: settings.routing.mode: is kept and has no effect yet: placement goes by free slots and priority in this version",
+		"cluster.yaml:13: settings.routing.mode: is kept and has no effect yet: placement goes by points in this version",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

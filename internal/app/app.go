@@ -103,7 +103,7 @@ type server struct {
 func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) (*server, error) {
 	s := &server{cfg: cfg, log: log, db: db, epoch: uuid.Must(uuid.NewV7()).String()}
 	s.base, s.cut = context.WithCancelCause(context.WithoutCancel(ctx))
-	s.scheduler = scheduler.New(scheduler.Config{Profile: routing.Least()})
+	s.scheduler = scheduler.New(scheduler.Config{Profile: routing.Points(nil)})
 	s.fleet = backend.NewFleet(backend.FleetConfig{Log: log, OnChange: s.scheduler.SetBackends})
 	s.meter = quota.NewMeter(db, time.Now)
 	s.recorder = audit.NewRecorder(db, log)
@@ -138,7 +138,9 @@ func (s *server) reload(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
 		}
-		s.scheduler.SetSettings(schedulerSettings(c.Settings.WithDefaults().Scheduler))
+		settings := c.Settings.WithDefaults()
+		s.scheduler.SetSettings(schedulerSettings(settings.Scheduler))
+		s.scheduler.SetProfile(routing.Points(settings.Routing.Points))
 		s.fleet.SetCatalog(c)
 		s.version.Store(c.Version)
 		return nil

@@ -22,6 +22,11 @@ type Client interface {
 	Embed(ctx context.Context, req *llm.EmbedRequest, model llm.Model) (*llm.EmbedResponse, []llm.Note, error)
 	// Rank orders documents or scores pairs.
 	Rank(ctx context.Context, req *llm.RankRequest, model llm.Model) (*llm.RankResponse, error)
+	// Speak, Transcribe and Draw start an answer of media, as Chat does. An error that wraps ErrUnsupported says that the
+	// server has no such endpoint, or not for the model; another backend may.
+	Speak(ctx context.Context, req *llm.SpeechRequest, model llm.Model) (*MediaAnswer, error)
+	Transcribe(ctx context.Context, req *llm.TranscriptionRequest, model llm.Model) (*MediaAnswer, error)
+	Draw(ctx context.Context, req *llm.ImageRequest, model llm.Model) (*MediaAnswer, error)
 	// CountTokens counts the prompt exactly. ErrUnsupported says that the engine cannot.
 	CountTokens(ctx context.Context, req *llm.Request, model llm.Model) (int, error)
 	// Probe asks what the server is and what it serves.
@@ -56,6 +61,8 @@ type Probe struct {
 	Engine  Engine      `json:"engine"`
 	Version string      `json:"version"`
 	Models  []llm.Model `json:"models"`
+	// Resident are the models in memory; nil if the server does not say.
+	Resident []string `json:"resident"`
 }
 
 // Limits on what is read from a backend.
@@ -118,6 +125,12 @@ func (s server) do(ctx context.Context, method, path string, body []byte) (*http
 		// more. The entry without value tells the transport so and is not sent.
 		req.Header["X-Idempotency-Key"] = nil
 	}
+	return s.send(req)
+}
+
+// send sends a request and returns the response if its status is 200. The caller closes the body.
+func (s server) send(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
 	if s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key)
 	}

@@ -311,6 +311,12 @@ func (m *member) snapshot(now time.Time, overrides map[string]ModelConfig) routi
 		Models: map[string]llm.Model{}, Slots: m.cfg.MaxConcurrent, ModelSlots: map[string]int{},
 		Health: m.health(now), Reason: m.reason, Intent: m.cfg.Intent, Latency: m.latency,
 	}
+	if m.probe.Resident != nil {
+		b.Resident = map[string]bool{}
+		for _, name := range m.probe.Resident {
+			b.Resident[name] = true
+		}
+	}
 	if b.Slots <= 0 {
 		b.Slots = DefaultMaxConcurrent
 	}
@@ -366,9 +372,12 @@ func (f *Fleet) Refresh() {
 	}
 }
 
-// Began tells that a backend has begun to answer, after firstToken.
-func (f *Fleet) Began(id routing.BackendID, firstToken time.Duration) {
+// Began tells that a backend has begun to answer with a model, after firstToken. The model is in its memory then.
+func (f *Fleet) Began(id routing.BackendID, model string, firstToken time.Duration) {
 	f.report(id, func(m *member, now time.Time, retry RetrySettings) {
+		if m.probe.Resident != nil && !slices.Contains(m.probe.Resident, model) {
+			m.probe.Resident = append(slices.Clone(m.probe.Resident), model)
+		}
 		m.breaker.began(now, retry.BreakerFailures)
 		ms := float64(firstToken) / float64(time.Millisecond)
 		if m.latency == 0 {

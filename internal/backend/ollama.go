@@ -97,6 +97,17 @@ func (c *ollamaClient) Probe(ctx context.Context) (Probe, error) {
 		}
 		p.Models = append(p.Models, m)
 	}
+	if reply, err = c.json(ctx, http.MethodGet, "/api/ps", nil); err != nil {
+		return p, err
+	}
+	running, err := ollama.DecodePS(reply)
+	if err != nil {
+		return p, err
+	}
+	p.Resident = []string{}
+	for _, r := range running {
+		p.Resident = append(p.Resident, r.Name)
+	}
 	return p, nil
 }
 

@@ -123,6 +123,10 @@ func (c *openAIClient) Probe(ctx context.Context) (Probe, error) {
 	if c.engine != EngineVLLM {
 		return p, nil
 	}
+	p.Resident = []string{}
+	for _, m := range p.Models { // it loads what it serves when it starts
+		p.Resident = append(p.Resident, m.Name)
+	}
 	if reply, err := c.json(ctx, http.MethodGet, "/version", nil); err == nil { // older versions have none
 		if p.Version, err = openai.DecodeVersion(reply); err == nil {
 			c.version.Store(&p.Version)

@@ -122,6 +122,12 @@ func capabilityWords(c llm.Capability) string {
 		return "JSON schemas"
 	case llm.CapEmbedding:
 		return "embeddings"
+	case llm.CapSpeech:
+		return "speech"
+	case llm.CapTranscription:
+		return "transcription"
+	case llm.CapImage:
+		return "making images"
 	default:
 		return string(c)
 	}

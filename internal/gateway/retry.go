@@ -77,7 +77,7 @@ func tryOn[T any](ctx context.Context, r *run, lease *scheduler.Lease, try func(
 	a := audit.Attempt{Backend: string(id), Model: lease.Model().Name, Outcome: "ok", Took: time.Since(started)}
 	switch {
 	case err == nil:
-		r.g.cfg.Fleet.Began(id, a.Took)
+		r.g.cfg.Fleet.Began(id, a.Model, a.Took)
 	case ctx.Err() != nil:
 		a.Outcome = "cancelled"
 	default:

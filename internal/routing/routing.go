@@ -31,6 +31,8 @@ type Backend struct {
 	Reason  string // why it is not healthy, in words
 	Intent  Intent
 	Latency float64 // moving average of the time to first token in milliseconds; 0 if not measured
+	// Resident are the models that are loaded; nil if the server does not say.
+	Resident map[string]bool
 }
 
 // Health is what was observed.
@@ -89,12 +91,14 @@ type Exclusion struct {
 
 // Candidate is one line of an explanation.
 type Candidate struct {
-	Backend  BackendID          `json:"backend"`
-	Model    string             `json:"model,omitempty"`
-	Chosen   bool               `json:"chosen"`
-	Score    float64            `json:"score"`
-	Terms    map[string]float64 `json:"terms,omitempty"`
-	Excluded *Exclusion         `json:"excluded,omitempty"`
+	Backend BackendID          `json:"backend"`
+	Model   string             `json:"model,omitempty"`
+	Chosen  bool               `json:"chosen"`
+	Score   float64            `json:"score"`
+	Terms   map[string]float64 `json:"terms,omitempty"`
+	// NotReported are terms that nothing is known about; each counts as 0.
+	NotReported []string   `json:"not_reported,omitempty"`
+	Excluded    *Exclusion `json:"excluded,omitempty"`
 }
 
 // Explanation is the table of a decision.
@@ -121,6 +125,8 @@ type Filter func(n Need, b Backend, m llm.Model) *Exclusion
 type Scorer struct {
 	Name  string
 	Score func(n Need, b Backend, m llm.Model) float64
+	// Known, if not nil, reports whether anything is known; if not, the term is 0 and the explanation says so.
+	Known func(b Backend, m llm.Model) bool
 }
 
 // Profile is a set of filters and scorers under a name.
@@ -177,6 +183,10 @@ func (p Profile) judge(n Need, b Backend) (llm.Model, Candidate) {
 		c.Excluded, c.Model = nil, name
 		c.Terms = map[string]float64{}
 		for _, s := range p.Scorers {
+			if s.Known != nil && !s.Known(b, m) {
+				c.NotReported = append(c.NotReported, s.Name)
+				continue
+			}
 			v := s.Score(n, b, m)
 			c.Terms[s.Name] = v
 			c.Score += v
