@@ -428,9 +428,18 @@ func TestDemoKeepsToItself(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
 	i.want(exitFailed, "the demo serves this machine only", "demo", "--addr", "0.0.0.0:0", "--insecure-http", "1")
-	other := "--database-url=sqlite:" + filepath.Join(i.dir, "other.db")
-	i.ok("user", "create", "alice", "--email", "a@example.edu", "--group", "staff", other)
-	i.want(exitFailed, "not a demonstration's", "demo", "--addr", "127.0.0.1:0", other, "--log-level", "error")
+	for name, fill := range map[string][]string{
+		"users":    {"user", "create", "alice", "--email", "a@example.edu", "--group", "staff"},
+		"backends": {"apply", "-f", i.write("c.yaml", "backends: [{name: b, engine: vllm, url: 'http://127.0.0.1:1'}]")},
+	} {
+		other := "--database-url=sqlite:" + filepath.Join(i.dir, name+".db")
+		i.ok(append(fill, other)...)
+		before := i.ok("export", other)
+		i.want(exitFailed, "not a demonstration's", "demo", "--addr", "127.0.0.1:0", other, "--log-level", "error")
+		if after := i.ok("export", other); after != before {
+			t.Errorf("a database with %s was changed:\n%s", name, after)
+		}
+	}
 }
 
 func TestHealthcheckOfNothing(t *testing.T) {

@@ -62,10 +62,15 @@ func (c *demoCmd) Run(ctx context.Context, e *env) error {
 	return app.Demo(ctx, cfg, app.NewLogger(cfg, e.stderr), e.stdout)
 }
 
-type versionCmd struct{}
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
 
 // Run implements the command.
 func (c *versionCmd) Run(e *env) error {
+	if c.JSON {
+		return printJSON(e.stdout, map[string]string{"version": app.Version, "commit": app.Commit, "go": runtime.Version()})
+	}
 	_, err := fmt.Fprintf(e.stdout, "mindrouter %s %s %s\n", app.Version, app.Commit, runtime.Version())
 	return err
 }

@@ -204,7 +204,9 @@ func (a *API) mediaBytes(w http.ResponseWriter, r *http.Request, m mediaAnswer,
 	for ev, err := range s.Events(ctx) {
 		if err != nil {
 			a.cfg.Log.Info("answer broken off", slog.String("request_id", requestID(w)), slog.String("error_code", string(llm.CodeOf(err))))
-			panic(http.ErrAbortHandler)
+			// With no time left the end of the body cannot be written: HTTP/1 closes the connection instead, HTTP/2 resets
+			// the stream.
+			return a.delivered(w, rc.SetWriteDeadline(time.Now().Add(-time.Second)))
 		}
 		err := rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if err == nil {

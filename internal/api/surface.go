@@ -28,6 +28,11 @@ var (
 	}}
 )
 
+// WriteError answers a request on any path with an error in the form of the protocol that the path belongs to.
+func WriteError(w http.ResponseWriter, r *http.Request, err *llm.Error) {
+	surfaceOf(r).writeError(w, err, requestID(w))
+}
+
 // surfaceOf tells the protocol of a path that nothing is at, or that does not take a method.
 func surfaceOf(r *http.Request) surface {
 	path := r.URL.Path

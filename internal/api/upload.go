@@ -25,13 +25,16 @@ const (
 	MaxImages = 32 << 20
 )
 
+// uploadTimeout is how long a client may take to send an upload.
+const uploadTimeout = 5 * time.Minute
+
 // Bounds on what an upload has beside its files.
 const (
 	maxParts  = 128
 	maxValues = 4 << 20 // bytes; samples of voices are values
-	// framing of the parts, in bytes, is counted with the body but with neither values nor files.
+	// maxPartHeads bounds what the parts have around their content, in bytes.
 	maxPartHeads = 256 << 10
-	sniffed      = 512
+	sniffed      = 512 // first bytes of a file
 )
 
 // fileKind is what an upload may consist of.
@@ -74,7 +77,7 @@ func (a *API) upload(w http.ResponseWriter, r *http.Request, kind fileKind) (*up
 		return nil, tooLargeFiles(kind.limit)
 	}
 	rc := http.NewResponseController(w)
-	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
+	if err := rc.SetReadDeadline(time.Now().Add(uploadTimeout)); err != nil {
 		return nil, err
 	}
 	u := &upload{
@@ -82,7 +85,7 @@ func (a *API) upload(w http.ResponseWriter, r *http.Request, kind fileKind) (*up
 	}
 	body := http.MaxBytesReader(w, r.Body, whole)
 	err = u.read(multipart.NewReader(body, params["boundary"]))
-	if err != nil && llm.CodeOf(err) != llm.CodeTooLarge {
+	if err != nil {
 		_, _ = io.Copy(io.Discard, body) // many clients read no answer before they have sent all; err is what counts
 	}
 	if err == nil {

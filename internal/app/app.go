@@ -163,22 +163,22 @@ const (
 	// readHeaderTimeout bounds the time for the headers of a request.
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 120 * time.Second
-	maxHeaderBytes    = 16 << 10
+	maxHeaderBytes    = 16<<10 - 4096 // net/http adds 4096
 )
 
 // run starts the loops and the listeners, waits for ctx, and stops in this order: not ready, so that load balancers look
 // elsewhere; no new connections; requests may end until the drain timeout; then the loops, because nothing needs them
 // any more; then the record, which everything before may have written to. The stores are closed by Run.
 func (s *server) run(ctx context.Context, onReady func(Ready)) error {
-	if err := s.db.StartEpoch(ctx, s.epoch, time.Now()); err != nil {
-		return fmt.Errorf("register server: %w", err)
-	}
-	if err := s.markLost(ctx); err != nil {
-		return err
-	}
 	listener, err := s.listen(ctx, s.cfg.Addr)
 	if err != nil {
 		return err
+	}
+	if err := s.db.StartEpoch(ctx, s.epoch, time.Now()); err != nil {
+		return errors.Join(fmt.Errorf("register server: %w", err), listener.Close())
+	}
+	if err := s.markLost(ctx); err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	ready := Ready{URL: s.scheme() + "://" + listener.Addr().String()}
 	servers := []*http.Server{s.httpServer(s.handler())}
@@ -200,7 +200,7 @@ func (s *server) run(ctx context.Context, onReady func(Ready)) error {
 	var record, loop errgroup.Group
 	record.Go(func() error { return s.recorder.Run(recording) })
 	loop.Go(func() error { return s.fleet.Run(loops) })
-	loop.Go(func() error { return s.db.Watch(loops, func(uint64) { s.follow(loops) }) })
+	loop.Go(func() error { return s.db.Watch(loops, func(version uint64) error { return s.follow(loops, version) }) })
 	loop.Go(func() error { return s.db.Maintain(loops) })
 	loop.Go(func() error { return s.responses.Expire(loops, s.expired) })
 	if s.db.Kind() == store.Postgres { // on SQLite there is no other server to tell
@@ -281,11 +281,19 @@ func (s *server) expired(n int, err error) {
 	}
 }
 
-// follow reloads the catalog; a failure leaves the old one in force.
-func (s *server) follow(ctx context.Context) {
-	if err := s.reload(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("configuration not reloaded", slog.Any("error", err))
+// reloadTimeout bounds one reading of the catalog.
+const reloadTimeout = 5 * time.Second
+
+// follow reloads the catalog; a failure leaves the old one in force and is tried again. Keys and users are read anew from
+// here on in any case: whether they still count does not wait for the rest.
+func (s *server) follow(ctx context.Context, version uint64) error {
+	s.version.Store(version)
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	if err := s.reload(ctx); err != nil {
+		return fmt.Errorf("reload configuration: %w", err)
 	}
+	return nil
 }
 
 // heartbeat says that this server lives and marks the requests of dead ones.

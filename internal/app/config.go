@@ -91,8 +91,19 @@ func LoadConfig(f Flags, environ []string) (Config, error) {
 	}
 	c.checkDatabase(l)
 	c.checkAddresses(l)
+	l.derived("database_url", c.DatabaseURL)
+	l.derived("audit.durability", c.durability())
+	l.derived("log.format", "json; text on a terminal")
 	c.Values, c.Warnings = l.values(), l.warnings
 	return c, errors.Join(l.problems...)
+}
+
+// durability is the name of what a committed record survives.
+func (c *Config) durability() string {
+	if kind, err := store.KindOf(c.DatabaseURL); err == nil && kind == store.SQLite && !c.PowerSafe {
+		return "process"
+	}
+	return "power"
 }
 
 func (c *Config) checkDatabase(l *loader) {

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mindrouter/internal/admin"
@@ -38,8 +41,9 @@ func Demo(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err
 		return errors.Join(fmt.Errorf("the demo serves this machine only: %s is not a loopback address", cfg.Addr), err)
 	}
 	ordinary := "sqlite:" + filepath.Join(cfg.DataDir, "mindrouter.db")
+	own := "sqlite:" + filepath.Join(cfg.DataDir, "demo.db")
 	if cfg.DatabaseURL == ordinary {
-		cfg.DatabaseURL = "sqlite:" + filepath.Join(cfg.DataDir, "demo.db")
+		cfg.DatabaseURL = own
 	}
 	if kind, err := store.KindOf(cfg.DatabaseURL); err != nil || kind != store.SQLite {
 		return errors.Join(ErrNotDemo, err)
@@ -51,6 +55,9 @@ func Demo(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if err := checkDemo(ctx, cfg, log, cfg.DatabaseURL == own); err != nil {
+		return err
+	}
 	sims, err := startSimulations()
 	if err != nil {
 		return err
@@ -76,6 +83,39 @@ func Demo(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) (err
 		}
 		d.print(out, r.URL)
 	})
+}
+
+// checkDemo refuses a database that holds something else than a demonstration, before anything in it is changed. One that
+// is not there yet is fine, and so is the demonstration's own file if a first start was broken off.
+func checkDemo(ctx context.Context, cfg Config, log *slog.Logger, own bool) (err error) {
+	path := store.SQLitePath(cfg.DatabaseURL)
+	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || (err == nil && info.Size() == 0) {
+		return nil
+	}
+	db, err := connect(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	steps, err := db.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	if own && !steps[0].Applied {
+		return nil
+	}
+	foreign := fmt.Errorf("%s: %w", path, ErrNotDemo)
+	if !steps[0].Applied {
+		return foreign
+	}
+	users, err := newAdmin(db).Users(ctx, admin.Operator("demo"))
+	if err != nil {
+		return errors.Join(foreign, err)
+	}
+	if !slices.ContainsFunc(users, func(u admin.UserInfo) bool { return u.Name == demoUsers[0].name }) && (!own || len(users) > 0) {
+		return foreign
+	}
+	return nil
 }
 
 // simulations are the model servers of a demonstration.
@@ -118,9 +158,6 @@ func prepareDemo(ctx context.Context, db *database, sims *simulations) (demo, er
 	known := map[string]bool{}
 	for _, u := range users {
 		known[u.Name] = true
-	}
-	if len(users) > 0 && !known[demoUsers[0].name] {
-		return d, fmt.Errorf("%s: %w", store.SQLitePath(db.URL()), ErrNotDemo)
 	}
 	cluster, err := admin.ParseCluster("demo", fmt.Appendf(nil, demoCluster, sims.vllm.URL, sims.ollama.URL))
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"mindrouter/internal/admin"
 	"mindrouter/internal/api"
+	"mindrouter/internal/llm"
 	"mindrouter/internal/web"
 	"mindrouter/views"
 )
@@ -134,7 +135,7 @@ func (s *server) observe(next http.Handler) http.Handler {
 				if rec.begun {
 					defer panic(http.ErrAbortHandler) // the client must not take what it has for the whole
 				} else {
-					http.Error(rec, `{"error":{"message":"Something went wrong on our side.","type":"server_error","param":null,"code":null}}`, http.StatusInternalServerError)
+					api.WriteError(rec, r, llm.Errorf(llm.CodeInternal, "Something went wrong on our side."))
 				}
 			}
 			if rec.begun || r.Context().Err() == nil {

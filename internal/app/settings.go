@@ -104,6 +104,13 @@ func (l *loader) unknown(path string, file map[string]fileValue, env map[string]
 	slices.Sort(l.warnings)
 }
 
+// derived is the value in effect of a setting that nobody set, where it follows from others.
+func (l *loader) derived(path, value string) {
+	if s := l.settings[path]; s.value == "" {
+		s.value = value
+	}
+}
+
 // readSecret replaces file:PATH by the content of the file.
 func (l *loader) readSecret(s *setting) {
 	path, ok := strings.CutPrefix(s.value, "file:")

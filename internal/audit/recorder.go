@@ -205,16 +205,57 @@ func (r *Recorder) write(batch []item) {
 		err = r.store.Append(ctx, entries)
 		cancel()
 	}
+	if err != nil && len(entries) > 1 {
+		r.writeEach(batch)
+		return
+	}
 	if err != nil {
-		err = fmt.Errorf("write audit record: %w", err)
-		r.fail.Add(int64(len(entries)))
-		r.log.Error("audit commit failed", slog.Int("entries", len(entries)), slog.Any("error", err))
+		err = r.failed(err)
 	}
 	for _, it := range batch {
 		if it.committed != nil {
 			it.committed <- err
 		}
 	}
+}
+
+// maxFailures in a row mean that it is not the entries' fault; the rest of a batch is then not tried one by one.
+const maxFailures = 3
+
+// writeEach writes the entries of a batch that failed one by one, so that one that the database does not take fails alone.
+func (r *Recorder) writeEach(batch []item) {
+	inARow := 0
+	var last error
+	for _, it := range batch {
+		var err error
+		switch {
+		case it.entry == (Entry{}):
+		case inARow >= maxFailures:
+			err = last
+			r.fail.Add(1)
+		default:
+			ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+			err = r.store.Append(ctx, []Entry{it.entry})
+			cancel()
+			if err != nil {
+				err = r.failed(err)
+				last = err
+				inARow++
+			} else {
+				inARow = 0
+			}
+		}
+		if it.committed != nil {
+			it.committed <- err
+		}
+	}
+}
+
+func (r *Recorder) failed(err error) error {
+	err = fmt.Errorf("write audit record: %w", err)
+	r.fail.Add(1)
+	r.log.Error("audit commit failed", slog.Any("error", err))
+	return err
 }
 
 type refusalKey struct{ prefix, code string }

@@ -144,3 +144,61 @@ func TestRefusalsLeaveTenRowsAMinutePerKeyAndCode(t *testing.T) {
 		t.Errorf("%d rows and %d counted, want 12 and 490", n, r.Refused())
 	}
 }
+
+func (*picky) MarkLost(context.Context, string, time.Time, time.Time) (int, error) { return 0, nil }
+
+// picky does not take the entries of one model, and fails whole batches that hold one.
+type picky struct {
+	mu    sync.Mutex
+	taken []string
+}
+
+func (p *picky) Append(_ context.Context, entries []audit.Entry) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range entries {
+		if e.Begin != nil && e.Begin.ModelAsked == "bad" {
+			return errors.New("invalid byte sequence")
+		}
+	}
+	for _, e := range entries {
+		if e.Begin != nil {
+			p.taken = append(p.taken, string(e.Begin.ID))
+		}
+	}
+	return nil
+}
+
+func TestAnEntryThatTheDatabaseDoesNotTakeFailsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &picky{}
+		r := audit.NewRecorder(store, slog.New(slog.DiscardHandler))
+		errs := make(chan string, 9)
+		for i := range 9 {
+			model := "good"
+			if i == 4 {
+				model = "bad"
+			}
+			go func() {
+				err := r.Begin(t.Context(), audit.Record{ID: audit.ID(fmt.Sprint(i)), ModelAsked: model})
+				errs <- fmt.Sprintf("%s %v", model, err != nil)
+			}()
+		}
+		synctest.Wait() // all of them are handed over before the writer begins: one batch
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		got := map[string]int{}
+		for range 9 {
+			got[<-errs]++
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if got["good false"] != 8 || got["bad true"] != 1 || len(store.taken) != 8 {
+			t.Errorf("%v, taken %v; want eight good ones taken and the bad one alone refused", got, store.taken)
+		}
+	})
+}

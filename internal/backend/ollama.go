@@ -92,8 +92,11 @@ func (c *ollamaClient) Probe(ctx context.Context) (Probe, error) {
 	}
 	for _, t := range tags {
 		m, err := c.show(ctx, t)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return p, err
+		case err != nil: // one broken model must not hide the others; what it can do is not known
+			m = llm.Model{Name: t.Name}
 		}
 		p.Models = append(p.Models, m)
 	}

@@ -35,6 +35,9 @@ func ProbeAddress(ctx context.Context, address, key string) (Probe, error) {
 	if ollamaErr == nil {
 		return p, nil
 	}
+	if p.Version != "" { // it is one, and something else is wrong
+		return Probe{}, fmt.Errorf("the Ollama at %s: %w", base.URL, errors.New(ReasonOf(ollamaErr)))
+	}
 	vllm := base
 	vllm.Engine = EngineVLLM
 	p, err := clientOver(vllm, rt).Probe(ctx)

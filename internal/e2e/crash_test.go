@@ -68,7 +68,7 @@ func installation(t *testing.T, cfg simbackend.Config, flags ...string) (dir, ke
 	run := func(args ...string) string { return mustRun(t, dir, append(args, flags...)...) }
 	run("apply", "-f", file)
 	run("user", "create", "alice", "--email", "alice@example.edu", "--group", "staff")
-	out := run("key", "create", "--user", "alice", "--name", "test", "--budget", "1000000")
+	out := run("key", "create", "--user", "alice", "--name", "test", "--budget", "600000")
 	key = strings.TrimSuffix(out, "\n")
 	if !strings.HasPrefix(key, "mr2_") || strings.ContainsAny(key, " \n") {
 		t.Fatalf("key create printed %q, want the key alone", out)

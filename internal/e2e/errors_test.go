@@ -184,13 +184,20 @@ func TestBudgetAndRate(t *testing.T) {
 	s := onVLLM(t)
 	budget := s.Key(app.NewKey{Limits: app.Limits{TokenBudget: 3 * 120}})
 	ok, refused := 0, 0
+	goOn := make(chan struct{}) // nothing is settled before all were admitted or refused
+	s.Backends["sim"].Script(func(simbackend.Request) *simbackend.Fault {
+		return &simbackend.Fault{Kind: simbackend.FaultPause, Until: goOn}
+	})
 	results := make(chan e2e.Answer, 40)
 	for range 40 {
 		go func() {
 			results <- s.Post("/v1/chat/completions", budget, `{"model":"chat","max_tokens":100,"messages":[{"role":"user","content":"[[tokens=5]]"}]}`)
 		}()
 	}
-	for range 40 {
+	for n := range 40 {
+		if n == 37 {
+			close(goOn)
+		}
 		switch got := <-results; got.Status {
 		case 200:
 			ok++
@@ -206,9 +213,10 @@ func TestBudgetAndRate(t *testing.T) {
 			t.Errorf("status %d: %s", got.Status, got.Body)
 		}
 	}
-	if ok < 3 || refused == 0 {
-		t.Errorf("%d answered and %d refused; want at least the three that fit, and refusals", ok, refused)
+	if ok != 3 || refused != 37 {
+		t.Errorf("%d answered and %d refused; want the three that fit and 37", ok, refused)
 	}
+	s.Backends["sim"].Script(nil)
 	rate := s.Key(app.NewKey{Limits: app.Limits{RequestsPerMinute: 2}})
 	var statuses []int
 	for range 3 {

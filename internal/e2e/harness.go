@@ -5,14 +5,18 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -239,11 +243,33 @@ func (s *Server) finish() {
 	if err := s.stop(); err != nil {
 		s.t.Errorf("stop: %v", err)
 	}
+	s.checkRecord()
 	if strings.Contains(s.logs.String(), `"msg":"panic"`) {
 		s.t.Errorf("the server panicked:\n%s", s.logs)
 	}
 	if s.t.Failed() {
 		s.t.Logf("server log:\n%s", s.logs)
+	}
+}
+
+// checkRecord demands that every request that was begun is ended on record, now that the server has stopped.
+func (s *Server) checkRecord() {
+	path, ok := strings.CutPrefix(cmp.Or(s.cfg.DatabaseURL, "sqlite:"+filepath.Join(s.DataDir, "mindrouter.db")), "sqlite:")
+	if !ok {
+		return // on PostgreSQL other servers may still use the database
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)&_pragma=busy_timeout(5000)")
+	if err != nil {
+		s.t.Errorf("open the record: %v", err)
+		return
+	}
+	defer func() { _ = db.Close() }()
+	var open int
+	if err := db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM requests WHERE finished_at = 0").Scan(&open); err != nil {
+		s.t.Errorf("read the record: %v", err)
+	}
+	if open != 0 {
+		s.t.Errorf("%d requests have a beginning and no end on record", open)
 	}
 }
 
@@ -267,6 +293,11 @@ func (s *Server) Gauges() map[string]float64 {
 				}
 				out[name] = v
 			}
+		}
+	}
+	for _, g := range leftovers {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(out)), func(name string) bool { return strings.HasPrefix(name, g) }) {
+			s.t.Errorf("the metrics lack %s", g)
 		}
 	}
 	return out

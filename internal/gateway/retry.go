@@ -52,6 +52,10 @@ func (r *run) acquire(ctx context.Context, maxWait time.Duration, attempts int) 
 	if r.meta.Deadline > 0 {
 		maxWait = min(maxWait, r.meta.Deadline)
 	}
+	if attempts > 0 { // the time of earlier attempts is not a wait for a slot
+		maxWait += time.Since(r.meta.Arrived) - r.queue
+	}
+	started := time.Now()
 	pool, poolWeight := r.principal.Pool()
 	lease, err := r.g.cfg.Scheduler.Acquire(ctx, scheduler.Job{
 		Tenant: r.principal.Tenant(), Weight: r.principal.Weight(), Pool: pool, PoolWeight: poolWeight, Class: r.meta.Class,
@@ -61,7 +65,8 @@ func (r *run) acquire(ctx context.Context, maxWait time.Duration, attempts int) 
 	if err != nil {
 		return nil, err
 	}
-	r.lease, r.queue = lease, lease.Wait()
+	r.lease = lease
+	r.queue += time.Since(started)
 	return lease, nil
 }
 

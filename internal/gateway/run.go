@@ -57,10 +57,17 @@ func (g *Gateway) newRun(p identity.Principal, meta Meta, model string, notes []
 	return r
 }
 
+// maxModelName bounds the name of a model, in bytes.
+const maxModelName = 256
+
 // resolve checks the scope of the name as sent and finds the models that it stands for.
 func (r *run) resolve(ctx context.Context) error {
 	if r.model == "" {
 		return llm.Invalid("model", "The field model is missing.")
+	}
+	if len(r.model) > maxModelName {
+		r.model = r.model[:maxModelName]
+		return llm.Invalid("model", "The name of the model is longer than %d bytes.", maxModelName)
 	}
 	if !r.principal.Allows(r.model) {
 		return llm.Errorf(llm.CodeModelNotAllowed, "This key may not use the model %q.", r.model)
@@ -90,7 +97,11 @@ func (r *run) reserve(ctx context.Context, tokens int) error {
 	return err
 }
 
-// begin commits the record. If that fails nothing was taken and nothing is done.
+// beginTimeout bounds the commit of a record. The client's leaving does not end it: what was handed over may be written
+// at any moment, and then needs its end.
+const beginTimeout = 10 * time.Second
+
+// begin commits the record. If that fails nothing is done, and the end is recorded in case the beginning was after all.
 func (r *run) begin(ctx context.Context, content func() json.RawMessage) error {
 	p := r.principal
 	rec := audit.Record{
@@ -105,17 +116,19 @@ func (r *run) begin(ctx context.Context, content func() json.RawMessage) error {
 	if r.keepsContent() {
 		rec.Content = content()
 	}
-	if err := r.g.cfg.Ledger.Begin(ctx, rec); err != nil {
-		r.reservation.Refund()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return &llm.Error{
+	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginTimeout)
+	err := r.g.cfg.Ledger.Begin(commit, rec)
+	cancel()
+	r.begun = err == nil
+	switch {
+	case ctx.Err() != nil:
+		return r.fail(ctx, context.Cause(ctx))
+	case err != nil:
+		return r.fail(ctx, &llm.Error{
 			Code: llm.CodeUnavailable, Message: "The request could not be recorded and was not carried out.",
 			RetryAfter: retrySoon, Err: err,
-		}
+		})
 	}
-	r.begun = true
 	return nil
 }
 
@@ -189,10 +202,17 @@ func (r *run) finish(ctx context.Context, e end) {
 				f.Error = err.Message
 			}
 		}
-		if e.usage == (llm.Usage{}) && f.Outcome != audit.OutcomeSuccess {
-			r.reservation.Refund()
+		usage := e.usage
+		switch {
+		case usage != (llm.Usage{}):
+		case f.Outcome == audit.OutcomeCancelled && r.lease != nil:
+			usage = llm.Usage{Input: r.input, Estimated: true} // a backend has worked on the prompt for a client that left
+			f.Usage = usage
+		}
+		if usage == (llm.Usage{}) && f.Outcome == audit.OutcomeError {
+			r.reservation.Refund() // not the client's doing
 		} else {
-			for _, c := range r.reservation.Settle(e.usage) {
+			for _, c := range r.reservation.Settle(usage) {
 				f.Charges = append(f.Charges, audit.Charge(c))
 			}
 		}
@@ -247,10 +267,10 @@ func noteStrings(notes []llm.Note) []string {
 	return out
 }
 
-// refuseLosses is the strict mode: a loss that may change the meaning of the answer is an error.
+// refuseLosses is the strict mode: what would be dropped or changed is an error.
 func refuseLosses(notes []llm.Note) error {
 	for _, n := range notes {
-		if n.Semantic {
+		if n.Loss() {
 			return llm.Invalid(n.Field, "This request is strict and %s cannot be kept (%s).", n.Field, n.What)
 		}
 	}

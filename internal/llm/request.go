@@ -209,6 +209,17 @@ type Note struct {
 	Semantic bool
 }
 
+// Loss reports whether something of the request was dropped or changed. What is done in another way, or is only an
+// estimate, is none.
+func (n Note) Loss() bool {
+	switch n.What {
+	case "emulated", "estimated", "inlined":
+		return n.Semantic
+	default:
+		return true
+	}
+}
+
 // String formats n as field=what[:detail].
 func (n Note) String() string {
 	s := n.Field + "=" + n.What

@@ -17,7 +17,7 @@ import (
 func (s *Store) Explained(ctx context.Context, id audit.ID) (audit.Explained, error) {
 	var row struct {
 		UserID, ModelAsked, ModelResolved, Outcome, Backend, Model, Attempts, Decision, Dropped, EffortAsked, EffortEffective string
-		At, FinishedAt, QueueUs                                                                                              int64
+		At, FinishedAt, QueueUs                                                                                               int64
 	}
 	db := s.read.WithContext(ctx).Table("requests").
 		Select("user_id, at, model_asked, model_resolved, finished_at, outcome, backend, model, queue_us, attempts, decision, dropped, effort_asked, effort_effective").

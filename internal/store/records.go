@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mindrouter/internal/audit"
 )
@@ -151,7 +152,13 @@ func (a *appender) all(entries []audit.Entry) error {
 	return nil
 }
 
+// exec runs a statement. Text that comes from clients may hold what a database does not take; it is cleaned here.
 func (a *appender) exec(stmt *sql.Stmt, args ...any) (sql.Result, error) {
+	for i, arg := range args {
+		if s, ok := arg.(string); ok {
+			args[i] = clean(s)
+		}
+	}
 	return a.tx.StmtContext(a.ctx, stmt).ExecContext(a.ctx, args...) //nolint:sqlclosecheck // ends with the transaction
 }
 
@@ -211,6 +218,14 @@ func (a *appender) refusal(r *audit.Refusal) error {
 		return fmt.Errorf("insert refusal: %w", err)
 	}
 	return nil
+}
+
+// clean makes text that every database takes: valid UTF-8 without NUL.
+func clean(s string) string {
+	if utf8.ValidString(s) && !strings.Contains(s, "\x00") {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 func nonNil[T any](list []T) []T {

@@ -117,7 +117,7 @@ func TestPostgresWatcherSurvives(t *testing.T) {
 			told := make(chan uint64, 10)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- s.Watch(ctx, func(v uint64) { told <- v }) }()
+			go func() { ended <- s.Watch(ctx, func(v uint64) error { told <- v; return nil }) }()
 			<-told
 			err := s.InTx(t.Context(), func(tx admin.Tx) error { return tx.SaveSettings(t.Context(), backend.Settings{}) })
 			if err != nil {

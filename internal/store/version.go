@@ -52,14 +52,15 @@ const distrust = 2 * time.Second
 
 // Watch calls changed with the version that it finds, because the configuration may have changed since the caller read
 // it, and then with the new version whenever the configuration has changed, by whatever process, until ctx ends. A failure
-// to read is logged and tried again: while the database is away nothing changes.
-func (s *Store) Watch(ctx context.Context, changed func(version uint64)) error {
+// to read is logged and tried again, as is a call of changed that returns an error: while the database is away nothing changes.
+func (s *Store) Watch(ctx context.Context, changed func(version uint64) error) error {
 	var last uint64 // versions begin at 1
 	tell := func() error {
 		v, err := s.CatalogVersion(ctx)
 		if err == nil && v != last {
-			last = v
-			changed(v)
+			if err = changed(v); err == nil {
+				last = v
+			}
 		}
 		return err
 	}

@@ -74,13 +74,21 @@ func (h *Web) home(w http.ResponseWriter, r *http.Request) {
 		BaseURL: base,
 		State:   state(view.Status(), models),
 		Models:  models,
-		Command: "mindrouter user create alice --email alice@example.edu --group staff\n" +
-			"mindrouter key create --user alice --name laptop",
+		Command: h.command(),
 		Curl: fmt.Sprintf("curl %s/v1/chat/completions \\\n  -H \"Authorization: Bearer $MINDROUTER_KEY\" \\\n"+
 			"  -H \"Content-Type: application/json\" \\\n  -d '{\"model\": %q, \"stream\": true,\n"+
 			"       \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
 			base, example),
 	}))
+}
+
+// command is how one gets a key.
+func (h *Web) command() string {
+	if h.cfg.Simulated {
+		return "export MINDROUTER_KEY=mr2_... # the line \"key:\" where mindrouter demo runs"
+	}
+	return "mindrouter user create alice --email alice@example.edu --group staff\n" +
+		"mindrouter key create --user alice --name laptop"
 }
 
 func embeddingOnly(l backend.Listed) bool {

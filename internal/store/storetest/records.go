@@ -69,6 +69,16 @@ func bodies(t *testing.T, s *store.Store, id audit.ID) (request, response string
 }
 
 var recordTests = []test{
+	migrated("text that clients may send is cleaned, not refused", func(t *testing.T, s *store.Store) {
+		const hostile = "a\x00b\xffc"
+		write(t, s,
+			begin(audit.Record{ID: "h", Epoch: "e", At: now, UserAgent: hostile, ModelAsked: hostile, ClientRequestID: hostile}),
+			finish(audit.Finish{ID: "h", At: now, Outcome: audit.OutcomeError, Error: hostile, Dropped: []string{hostile}}),
+			refusal(audit.Refusal{ID: "r", At: now, Model: hostile}))
+		const clean = "a\uFFFDb\uFFFDc"
+		same(t, "request", look(t, s).texts("SELECT user_agent, model_asked, client_request_id, error FROM requests"), [][]string{{clean, clean, clean, clean}})
+		same(t, "refusal", look(t, s).texts("SELECT model FROM refusals"), [][]string{{clean}})
+	}),
 	migrated("what is read back explains a request", explains),
 	migrated("a record keeps every field", func(t *testing.T, s *store.Store) {
 		r, f, ref := full[audit.Record](t), full[audit.Finish](t), full[audit.Refusal](t)

@@ -35,7 +35,7 @@ func watch(t *testing.T, s *store.Store) <-chan uint64 {
 	told := make(chan uint64, 1000) // more than any test changes: the watcher never waits
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- s.Watch(ctx, func(v uint64) { told <- v }) }()
+	go func() { ended <- s.Watch(ctx, func(v uint64) error { told <- v; return nil }) }()
 	t.Cleanup(func() {
 		stop()
 		select {
@@ -71,6 +71,36 @@ func await(t *testing.T, told <-chan uint64, want uint64) {
 }
 
 var versionTests = []test{
+	migrated("a version that could not be taken is told again", func(t *testing.T, s *store.Store) {
+		told := make(chan uint64, 10)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			first := true
+			ended <- s.Watch(ctx, func(v uint64) error {
+				told <- v
+				if first {
+					first = false
+					return errors.New("busy")
+				}
+				return nil
+			})
+		}()
+		for range 2 {
+			select {
+			case v := <-told:
+				if v != version(t, s) {
+					t.Errorf("told %d", v)
+				}
+			case <-time.After(deadline):
+				t.Fatal("not told again")
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}),
 	migrated("every commit raises the version, seen through every store", func(t *testing.T, s *store.Store) {
 		other := another(t, s, ringOf(t, newKey(t)))
 		v := version(t, s)
@@ -118,7 +148,7 @@ var versionTests = []test{
 	migrated("a watcher ends with its context", func(t *testing.T, s *store.Store) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		if err := s.Watch(ctx, func(uint64) {}); err != nil {
+		if err := s.Watch(ctx, func(uint64) error { return nil }); err != nil {
 			t.Errorf("watch on a context that has ended: %v", err)
 		}
 	}),
