@@ -142,10 +142,14 @@ func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Prin
 	return nil
 }
 
-func (a *API) listModels(w http.ResponseWriter, _ *http.Request, p identity.Principal) error {
+func (a *API) listModels(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
 	var cards []openai.ModelCard
 	for _, l := range a.cfg.Gateway.Models(p) {
 		cards = append(cards, openai.ModelCard{ID: l.Name, Created: epoch.Unix(), OwnedBy: "mindrouter", ContextLength: l.ContextLength})
+	}
+	if r.URL.Query().Has("client_version") {
+		a.json(w, openai.EncodeAgentModels(cards))
+		return nil
 	}
 	a.json(w, openai.EncodeModels(cards))
 	return nil

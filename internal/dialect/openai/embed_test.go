@@ -184,3 +184,25 @@ func FuzzDecodeEmbed(f *testing.F) {
 		}
 	})
 }
+
+func TestAgentModelsAreBothLists(t *testing.T) {
+	t.Parallel()
+	body := openai.EncodeAgentModels([]openai.ModelCard{{ID: `a"b`, Created: 1, OwnedBy: "o", ContextLength: 4096}, {ID: "c"}})
+	var got struct {
+		Object string
+		Data   []struct{ ID string }
+		Models []struct {
+			Slug          string
+			ContextWindow *int `json:"context_window"`
+		}
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	if got.Object != "list" || len(got.Data) != 2 || len(got.Models) != 2 || got.Models[0].Slug != `a"b` || *got.Models[0].ContextWindow != 4096 || got.Models[1].ContextWindow != nil {
+		t.Errorf("%s", body)
+	}
+	if body := openai.EncodeAgentModels(nil); !json.Valid(body) {
+		t.Errorf("no models: %s", body)
+	}
+}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -35,6 +36,30 @@ func EncodeModels(cards []ModelCard) []byte {
 	b = append(b, `,"last_id":`...)
 	b = appendStringOrNull(b, last)
 	return append(b, "}\n"...)
+}
+
+// EncodeAgentModels is [EncodeModels] with the second list that Codex asks for by client_version: without it that agent
+// takes every model for one that it does not know.
+func EncodeAgentModels(cards []ModelCard) []byte {
+	b := bytes.TrimRight(EncodeModels(cards), "}\n")
+	b = append(b, `,"models":[`...)
+	for i, c := range cards {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"slug":`...)
+		b = dialect.AppendString(b, c.ID)
+		b = append(b, `,"display_name":`...)
+		b = dialect.AppendString(b, c.ID)
+		b = append(b, `,"context_window":`...)
+		if c.ContextLength > 0 {
+			b = strconv.AppendInt(b, int64(c.ContextLength), 10)
+		} else {
+			b = append(b, "null"...)
+		}
+		b = append(b, `,"supported_reasoning_levels":[],"apply_patch_tool_type":"freeform","supports_parallel_tool_calls":true}`...)
+	}
+	return append(b, "]}\n"...)
 }
 
 // EncodeModel returns the body of GET /v1/models/{id}.
