@@ -108,14 +108,6 @@ func (f *fields) flag(name string) bool {
 	}
 }
 
-func (f *fields) oneOf(name string, allowed ...string) string {
-	v := f.text(name)
-	if v != "" && !slices.Contains(allowed, v) {
-		f.fail(name, "must be one of %s", strings.Join(allowed, ", "))
-	}
-	return v
-}
-
 func (f *fields) model() string {
 	m := f.text("model")
 	switch {
