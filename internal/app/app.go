@@ -24,12 +24,14 @@ import (
 	"mindrouter/internal/api"
 	"mindrouter/internal/audit"
 	"mindrouter/internal/backend"
+	"mindrouter/internal/dialect"
 	"mindrouter/internal/gateway"
 	"mindrouter/internal/identity"
 	"mindrouter/internal/llm"
 	"mindrouter/internal/quota"
 	"mindrouter/internal/responses"
 	"mindrouter/internal/routing"
+	"mindrouter/internal/safehttp"
 	"mindrouter/internal/scheduler"
 	"mindrouter/internal/secret"
 	"mindrouter/internal/store"
@@ -119,6 +121,7 @@ func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) 
 	s.gateway = gateway.New(gateway.Config{
 		Fleet: s.fleet, Scheduler: s.scheduler, Meter: s.meter, Ledger: s.recorder, Counter: tokens.NewCounter(),
 		Metrics: s.metrics, Log: log, Epoch: s.epoch, Content: cfg.AuditContent, TenantSalt: tenantSalt(db.ring),
+		FetchImage: imageFetcher(cfg),
 	})
 	s.responses = responses.NewKeeper(db, time.Now)
 	s.api = api.New(api.Config{
@@ -331,6 +334,25 @@ func (s *server) markLost(ctx context.Context) error {
 		s.log.Warn("requests of a server that died are marked lost", slog.Any("count", n))
 	}
 	return nil
+}
+
+// imageFetcher fetches images of public servers, if the site wants that.
+func imageFetcher(cfg Config) func(ctx context.Context, url string) (*llm.Media, error) {
+	if !cfg.RemoteImages {
+		return nil
+	}
+	client := safehttp.New(safehttp.Config{MaxBytes: dialect.MaxMedia})
+	return func(ctx context.Context, url string) (*llm.Media, error) {
+		data, err := client.Get(ctx, url)
+		if err != nil {
+			return nil, err
+		}
+		media, fault := dialect.ImageData(data) // what it is follows from its bytes, not from what the server says
+		if fault != nil {
+			return nil, fault
+		}
+		return media, nil
+	}
 }
 
 // tenantSign signs what clients hand back to us, such as blocks of thinking. A length before the tenant keeps two of

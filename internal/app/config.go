@@ -34,6 +34,8 @@ type Flags struct {
 	InsecureHTTP   *string `path:"insecure_http" name:"insecure-http" placeholder:"0|1" fallback:"0" help:"1 allows plain HTTP on an address that is not loopback."`
 	SecretKey      *string `path:"secret_key" placeholder:"KEY" help:"Key ring: 32 bytes in base64, the current key first, older ones after a comma. By default one is generated into the data directory. May be file:PATH of a file that holds it." secret:"all"`
 
+	RemoteImages *string `path:"remote_images" placeholder:"0|1" fallback:"0" help:"1 fetches images that requests give as https addresses, from public servers only. By default they are refused."`
+
 	AuditDurability *string `path:"audit.durability" placeholder:"process|power" help:"What a committed record survives. By default process on SQLite and power on PostgreSQL."`
 	AuditContent    *string `path:"audit.content" fallback:"full" placeholder:"full|metadata|off" help:"What of requests and answers is recorded, for groups that do not say."`
 
@@ -58,6 +60,7 @@ type Config struct {
 	LogLevel       slog.Level
 	MetricsAddr    string
 	DrainTimeout   time.Duration
+	RemoteImages   bool // images given as addresses are fetched
 	Simulated      bool // the backends are simulated: every page says so
 
 	// Values lists every setting with its source, for --print-config.
@@ -80,6 +83,7 @@ func LoadConfig(f Flags, environ []string) (Config, error) {
 		MetricsAddr:    l.text("metrics_addr"),
 		AuditContent:   identity.ContentPolicy(l.oneOf("audit.content", "full", "metadata", "off")),
 		DrainTimeout:   l.duration("drain_timeout"),
+		RemoteImages:   l.oneOf("remote_images", "0", "1") == "1",
 	}
 	if err := c.LogLevel.UnmarshalText([]byte(l.oneOf("log.level", "debug", "info", "warn", "error"))); err != nil {
 		l.problem("log.level", "%v", err)

@@ -122,7 +122,7 @@ func TestEverySettingHasAllThreeSources(t *testing.T) {
 	valid := map[string]string{
 		"addr": "127.0.0.1:9", "data_dir": "/x", "database_url": "sqlite:/x/y.db", "public_url": "https://x.example", "trusted_proxies": "10.0.0.0/8",
 		"tls.cert": cert, "tls.key": key, "insecure_http": "1", "secret_key": ringKey, "audit.durability": "power", "audit.content": "off",
-		"log.format": "text", "log.level": "warn", "metrics_addr": "127.0.0.1:10", "drain_timeout": "5s",
+		"log.format": "text", "log.level": "warn", "metrics_addr": "127.0.0.1:10", "drain_timeout": "5s", "remote_images": "1",
 	}
 	typ := reflect.TypeFor[app.Flags]()
 	seen := 0

@@ -49,7 +49,7 @@ var rooms = map[string]rule{
 	"simbackend/timing": {nil, "pure, shared with the simulator of the experiment"},
 	"experiment":        {[]string{"llm", "scheduler", "routing", "simbackend/timing"}, "it runs the production policy"},
 	"app": {[]string{
-		"admin", "api", "audit", "backend", "chat", "dialect/*", "experiment", "extension", "gateway", "gpu", "identity",
+		"admin", "api", "audit", "backend", "chat", "dialect", "dialect/*", "experiment", "extension", "gateway", "gpu", "identity",
 		"llm", "quota", "responses", "routing", "safehttp", "scheduler", "secret", "simbackend", "simbackend/timing", "store",
 		"tokens", "usage", "valkey", "web", "/static", "/views", "/migrations",
 	}, "wiring is the top"},

@@ -16,15 +16,13 @@ func NewClient(cfg Config) Client { return clientOver(cfg, transport()) }
 // openAIClient speaks to vLLM and to other OpenAI-compatible servers.
 type openAIClient struct {
 	server
-	engine   Engine
-	external bool
-	version  atomic.Pointer[string] // of the engine, as last probed
+	engine  Engine
+	version atomic.Pointer[string] // of the engine, as last probed
 }
 
 func newOpenAIClient(cfg Config, rt http.RoundTripper) *openAIClient {
 	c := &openAIClient{
 		server: newServer(cfg.URL, cfg.APIKey, rt, openai.DecodeError), engine: cfg.Engine,
-		external: cfg.Boundary == BoundaryExternal,
 	}
 	c.version.Store(new(string))
 	return c
@@ -32,7 +30,7 @@ func newOpenAIClient(cfg Config, rt http.RoundTripper) *openAIClient {
 
 func (c *openAIClient) options(m llm.Model, salt string) openai.CallOptions {
 	o := openai.CallOptions{
-		Model: m, Engine: openai.EngineOpenAI, Version: *c.version.Load(), CacheSalt: salt, RemoteMedia: c.external,
+		Model: m, Engine: openai.EngineOpenAI, Version: *c.version.Load(), CacheSalt: salt,
 	}
 	if c.engine == EngineVLLM {
 		o.Engine = openai.EngineVLLM

@@ -45,6 +45,8 @@ type Config struct {
 	Epoch string
 	// Content is the content policy of groups that have none of their own.
 	Content identity.ContentPolicy
+	// FetchImage fetches an image of a public server; nil if the site does not want that.
+	FetchImage func(ctx context.Context, url string) (*llm.Media, error)
 	// TenantSalt returns the prefix-cache salt of a tenant.
 	TenantSalt func(tenant string) string
 }

@@ -19,6 +19,9 @@ func (g *Gateway) Generate(ctx context.Context, call Call) (*Stream, error) {
 	if err := r.resolve(ctx); err != nil {
 		return nil, r.refuse(ctx, err)
 	}
+	if err := r.fetchImages(ctx, req); err != nil {
+		return nil, r.refuse(ctx, err)
+	}
 	r.need.Capabilities = needs(req)
 	// e. How long is the prompt, and how long may the answer be?
 	if err := r.measure(ctx, req); err != nil {

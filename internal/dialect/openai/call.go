@@ -21,8 +21,6 @@ type CallOptions struct {
 	// ContinuousUsage asks for counts in every chunk, where the engine can do that: the first one then has the count
 	// of the prompt.
 	ContinuousUsage bool
-	// RemoteMedia lets the backend fetch media by URL. It is for services outside; inside, the gateway fetches.
-	RemoteMedia bool
 	// InputTokens is our own count of the prompt; it stands in where the backend reports none.
 	InputTokens int
 }

@@ -223,11 +223,6 @@ func TestEncodeChatRefusesWhatTheServerCannotDo(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 	}
-	r, _ := decode(t, talk(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}]}`))
-	body, _ := callOf(t, r, openai.CallOptions{RemoteMedia: true})
-	if !strings.Contains(string(body["messages"]), "https://example.org/a.png") {
-		t.Errorf("a service outside gets %s", body["messages"])
-	}
 }
 
 func TestExtraFieldsStayInTheirDialect(t *testing.T) {

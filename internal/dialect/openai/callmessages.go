@@ -163,13 +163,10 @@ func (c *call) parts(blocks []llm.Block) ([]wirePart, *llm.Error) {
 }
 
 func (c *call) image(m *llm.Media) (wirePart, *llm.Error) {
-	url := m.URL
-	if url == "" {
-		url = dialect.DataURI(m)
-	} else if !c.o.RemoteMedia {
+	if m.URL != "" { // the gateway fetches, or refuses; no server does
 		return wirePart{}, dialect.RemoteMedia()
 	}
-	return wirePart{Type: "image_url", ImageURL: &wireImage{URL: url, Detail: m.Detail}}, nil
+	return wirePart{Type: "image_url", ImageURL: &wireImage{URL: dialect.DataURI(m), Detail: m.Detail}}, nil
 }
 
 func joinTexts(blocks []llm.Block, sep string) string {

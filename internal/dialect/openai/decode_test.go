@@ -66,7 +66,7 @@ func TestDecodeNamesTheFieldAtFault(t *testing.T) {
 		"no messages":               {`{"model":"m"}`, "messages", "required"},
 		"empty messages":            {talk(``), "messages", "empty"},
 		"messages null":             {`{"model":"m","messages":null}`, "messages", "required"},
-		"responses body":            {`{"model":"m","input":"hi"}`, "messages", "/v1/responses"},
+		"input of a wrong type":     {`{"model":"m","input":7}`, "input", "string or a list"},
 		"message is no object":      {talk(`"hi"`), "messages[0]", "object"},
 		"no role":                   {talk(`{"content":"a"}`), "messages[0].role", "required"},
 		"user without content":      {talk(`{"role":"user"}`), "messages[0].content", "required"},
@@ -438,7 +438,7 @@ func FuzzDecodeChat(f *testing.F) {
 			return
 		}
 		// What was decoded can be encoded, and then decoded again to the same messages.
-		out, _, err := openai.EncodeChat(r, openai.CallOptions{Model: llm.Model{Name: "m", SystemLate: "inline", DeveloperRole: "developer"}, RemoteMedia: true})
+		out, _, err := openai.EncodeChat(r, openai.CallOptions{Model: llm.Model{Name: "m", SystemLate: "inline", DeveloperRole: "developer"}})
 		if err != nil {
 			if llm.AsError(err) == nil {
 				t.Fatalf("%q: %v is not classified", body, err)
