@@ -159,6 +159,10 @@ func checkEach[T any](c *checker, list string, entries []T, name func(T) string,
 			if len(n) > 256 || strings.ContainsAny(n, " \t\r\n") {
 				c.add(path+".name", "%q is no model name", n)
 			}
+		case list == "aliases" && llm.IsPattern(n):
+			if n == strings.Repeat("*", len(n)) || checkName("name", "a"+strings.ReplaceAll(n, "*", "a")) != nil {
+				c.add(path+".name", "%q is no pattern: want letters, digits and . _ @ + - beside *, at most 127", n)
+			}
 		default:
 			if err := checkName("name", n); err != nil {
 				c.add(path+".name", "%s", strings.TrimPrefix(err.Error(), "name: "))

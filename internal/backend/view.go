@@ -23,18 +23,33 @@ type Resolution struct {
 // Resolve finds out what name stands for. strategy overrides an alias's own if it is not empty; inFlight counts the
 // leases of each backend and is asked for aliases only.
 func (v *View) Resolve(name string, strategy routing.Strategy, inFlight func() map[routing.BackendID]int) Resolution {
-	a, ok := v.aliases[name]
+	a, ok := v.alias(name)
 	if !ok {
 		return Resolution{Models: []string{name}, Known: v.Knows(name) || v.undiscovered}
 	}
 	if strategy != "" {
 		a.Strategy = strategy
 	}
-	counter, _ := v.turns.LoadOrStore(name, new(atomic.Uint64))
+	counter, _ := v.turns.LoadOrStore(a.Name, new(atomic.Uint64))
 	turn := counter.(*atomic.Uint64).Add(1) - 1
 	leases := inFlight()
 	standing := func(model string) routing.Standing { return v.standing(model, leases) }
 	return Resolution{Models: a.Resolve(standing, turn, routing.Roll()), Alias: true, Known: true}
+}
+
+// alias finds the alias of a name: one of just that name, else, if no model has it, the longest pattern that matches.
+// Agents ask for models of their maker by names that change every few months; a pattern such as claude-* catches them.
+func (v *View) alias(name string) (routing.Alias, bool) {
+	if a, ok := v.aliases[name]; ok || v.Knows(name) {
+		return a, ok
+	}
+	var best routing.Alias
+	for _, a := range v.Catalog.Aliases {
+		if llm.IsPattern(a.Name) && llm.MatchName(a.Name, name) && len(a.Name) > len(best.Name) {
+			best = a
+		}
+	}
+	return best, best.Name != ""
 }
 
 // Knows reports whether name is a model that somebody configured or some backend has reported.
@@ -109,6 +124,9 @@ func (v *View) List() []Listed {
 		}
 	}
 	for _, a := range v.Catalog.Aliases {
+		if llm.IsPattern(a.Name) {
+			continue // no name that one could ask for
+		}
 		l := Listed{Name: a.Name, Alias: true}
 		for _, t := range a.Targets {
 			target := found[t.Model]

@@ -198,7 +198,7 @@ func (p Principal) Allows(name string) bool {
 }
 
 func allowed(list []string, name string) bool {
-	return slices.Contains(list, "*") || slices.Contains(list, name)
+	return slices.ContainsFunc(list, func(entry string) bool { return llm.MatchName(entry, name) })
 }
 
 // Has reports whether the key has scope s.
