@@ -19,6 +19,9 @@ if ! find_llama_cpp; then
 	llama_cpp=missing
 	missing+=("llama-cpp-python $LLAMA_CPP_PYTHON_VERSION (the reason is above)")
 fi
+need 'a program that speaks' 'type -P flite' flite
+need 'a program that understands speech' 'type -P pocketsphinx_continuous && test -d /usr/share/pocketsphinx/model/en-us/en-us' \
+	pocketsphinx pocketsphinx-en-us
 # Other programs that an end-to-end test may need.
 start_postgres
 start_redis
@@ -35,6 +38,7 @@ cat <<EOF
 What ran
   Ollama            $OLLAMA_VERSION, built for CPU
   llama-cpp-python  $llama_cpp
+  speech            $(flite --version 2>&1 | sed -n 's/ *version: *//p' | head -n 1), PocketSphinx
   tests             $passed passed, $failed failed, $skipped skipped
 EOF
 for piece in "${missing[@]}"; do

@@ -98,6 +98,9 @@ func (a *API) ollamaEmbed(decode embedDecoder, encode embedEncoder) handler {
 		if err != nil {
 			return err
 		}
+		if err := dialect.CheckWidth(resp.Vectors, req.Dimensions); err != nil {
+			return err
+		}
 		setFacts(w.Header(), facts)
 		a.json(w, encode(resp, &asked, time.Since(meta.Arrived)))
 		return nil

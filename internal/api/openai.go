@@ -132,6 +132,9 @@ func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Prin
 	if err != nil {
 		return err
 	}
+	if err := dialect.CheckWidth(resp.Vectors, req.Dimensions); err != nil {
+		return err
+	}
 	out, err := openai.EncodeEmbed(resp, req)
 	if err != nil {
 		return err

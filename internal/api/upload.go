@@ -242,11 +242,20 @@ func sniffSound(b []byte) (format, mediaType string) {
 		return "m4a", "audio/mp4"
 	case len(b) >= 12 && string(b[4:8]) == "ftyp":
 		return "mp4", "audio/mp4"
-	case bytes.HasPrefix(b, []byte("ID3")), len(b) >= 2 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]&0x18 != 0x08 && b[1]&0x06 != 0:
+	case bytes.HasPrefix(b, []byte("ID3")), isMPEG(b):
 		return "mp3", "audio/mpeg"
 	default:
 		return "", ""
 	}
+}
+
+// isMPEG reports whether b begins with a frame of MPEG sound of layer 2 or 3.
+func isMPEG(b []byte) bool {
+	if len(b) < 2 || b[0] != 0xff || b[1]&0xe0 != 0xe0 || b[1]&0x18 == 0x08 {
+		return false
+	}
+	layer := b[1] & 0x06
+	return layer == 0x02 || layer == 0x04
 }
 
 // wavRate is how many bytes of a WAV file make a second; 0 if it is none or does not tell where it usually does.

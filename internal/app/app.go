@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -126,6 +127,7 @@ func newServer(ctx context.Context, cfg Config, db *database, log *slog.Logger) 
 	s.responses = responses.NewKeeper(db, time.Now)
 	s.api = api.New(api.Config{
 		Keys: s.keys, Gateway: s.gateway, Record: db, Log: log, ClientIP: cfg.clientIP, Sign: tenantSign(db.ring),
+		SpoolDir:  filepath.Join(cfg.DataDir, "uploads"),
 		Responses: s.responses, Seal: tenantSeal(db.ring), Open: tenantOpen(db.ring),
 	})
 	if err := s.reload(ctx); err != nil {

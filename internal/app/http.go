@@ -130,7 +130,10 @@ func (s *server) observe(next http.Handler) http.Handler {
 		}
 		rec := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			if v := recover(); v != nil && v != any(http.ErrAbortHandler) {
+			v := recover()
+			if v == any(http.ErrAbortHandler) {
+				defer panic(http.ErrAbortHandler) // a handler breaks its answer off
+			} else if v != nil {
 				s.log.Error("panic", slog.String("request_id", id), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
 				if rec.begun {
 					defer panic(http.ErrAbortHandler) // the client must not take what it has for the whole

@@ -46,7 +46,9 @@ func (l *lineReader) next() (line []byte, terminated bool, err error) {
 			}
 			l.skipLF = false
 		}
-		if i := l.terminator(); i >= 0 {
+		if i := l.terminator(); i > MaxFrame { // one read may have brought much
+			return nil, false, fmt.Errorf("line of %d bytes: %w", i, ErrFrameTooLong)
+		} else if i >= 0 {
 			line = l.buf[l.start : l.start+i]
 			l.skipLF = l.buf[l.start+i] == '\r'
 			l.start += i + 1

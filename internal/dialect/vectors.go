@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+
+	"mindrouter/internal/llm"
 )
 
 // Vector reads a JSON array of numbers.
@@ -17,6 +19,19 @@ func Vector(raw json.RawMessage) ([]float32, error) {
 		v = append(v, float32(x))
 	}
 	return v, nil
+}
+
+// CheckWidth checks that vectors have the width that was asked for, if any: a server that cannot shorten them may ignore
+// that in silence. The error is an *llm.Error.
+func CheckWidth(vectors [][]float32, dimensions *int) error {
+	for _, v := range vectors {
+		if dimensions != nil && len(v) != *dimensions {
+			return &llm.Error{
+				Code: llm.CodeUnsupported, Param: "dimensions", Message: fmt.Sprintf("the model makes vectors of %d dimensions only", len(v)),
+			}
+		}
+	}
+	return nil
 }
 
 // CheckVectors checks that a backend sent one vector per input, all of the same width. The error is an *llm.Error.

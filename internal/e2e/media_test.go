@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,7 +119,9 @@ func TestSpeechIsWrittenDownAgain(t *testing.T) {
 	if sent, _ := s.Backends["sim"].LastRequest("/v1/audio/transcriptions"); bytes.Count(sent.Body, []byte("timestamp_granularities[]")) != 2 {
 		t.Errorf("the granularities did not reach the backend")
 	}
-	translated, err := c.Audio.Translations.New(t.Context(), openai.AudioTranslationNewParams{Model: "stt", File: openai.File(bytes.NewReader(data), "speech.wav", "audio/wav")})
+	translated, err := c.Audio.Translations.New(t.Context(), openai.AudioTranslationNewParams{ //nolint:staticcheck // deprecated there, used by clients
+		Model: "stt", File: openai.File(bytes.NewReader(data), "speech.wav", "audio/wav"),
+	})
 	if err != nil || translated.Text != "In English: "+sentence {
 		t.Errorf("translation: %+v, %v", translated, err)
 	}
@@ -298,7 +301,7 @@ func TestSpeechInAnotherFormatThanAsked(t *testing.T) {
 	if want := `{"model":"tts","input":"hi","voice":{"id":"voice_1"},"response_format":"mp3","seed":7}`; string(sent.Body) != want {
 		t.Errorf("sent %s, want %s", sent.Body, want)
 	}
-	got = s.Post("/v1/audio/speech", key, body, "X-Mindrouter-Strict", "1")
+	got = s.Post("/v1/audio/speech", key, strings.Replace(body, `,"shiny":1`, "", 1), "X-Mindrouter-Strict", "1")
 	if e := decodeError(t, got.Body); got.Status != 400 || !strings.Contains(e.Error.Message, "response_format") {
 		t.Errorf("strict: %d %s", got.Status, got.Body)
 	}
@@ -595,6 +598,67 @@ func TestMediaBackendDiesInsideItsAnswer(t *testing.T) {
 	}
 }
 
+// TestBrokenSoundOverTLS is the same over TLS and, by its framing, another protocol.
+func TestBrokenSoundOverTLS(t *testing.T) {
+	t.Parallel()
+	for proto, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(proto, func(t *testing.T) {
+			t.Parallel()
+			s := overTLS(t, http2)
+			sim, err := simbackend.Start(mediaConfig(t, simbackend.DialectOpenAI), "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = sim.Shutdown() }()
+			s.Apply(fmt.Sprintf("backends: [{name: media, engine: openai, url: %q}]", sim.URL) + mediaModels)
+			c := s.sdk(t, proto)
+			s.Eventually("the model is known", func() error {
+				resp, err := c.Audio.Speech.New(t.Context(), speak("hi"))
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					err = errors.Join(err, resp.Body.Close())
+				}
+				return err
+			})
+			sim.Script(func(simbackend.Request) *simbackend.Fault {
+				return &simbackend.Fault{Kind: simbackend.FaultReset, Stage: simbackend.AfterTokens, Tokens: 3}
+			})
+			resp, err := c.Audio.Speech.New(t.Context(), speak(sentence))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, resp.Body); err == nil || n == 0 {
+				t.Errorf("a broken sound of %d bytes looks complete", n)
+			}
+			_ = resp.Body.Close()
+		})
+	}
+}
+
+// TestSoundPassesAsItIsMade has a backend wait behind the first word: what it has said must be heard by then.
+func TestSoundPassesAsItIsMade(t *testing.T) {
+	t.Parallel()
+	s, c := mediaServer(t)
+	heard := make(chan struct{})
+	s.Backends["sim"].Script(func(simbackend.Request) *simbackend.Fault {
+		return &simbackend.Fault{Kind: simbackend.FaultPause, Stage: simbackend.AfterTokens, Tokens: 1, Until: heard}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.Deadline)
+	defer cancel()
+	resp, err := c.Audio.Speech.New(ctx, speak("a b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(resp.Body, make([]byte, 44+640)); err != nil {
+		t.Errorf("the first word does not come before the second is made: %v", err)
+	}
+	close(heard)
+	rest, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || len(rest) != 2*640 {
+		t.Errorf("%d bytes behind the first word, %v", len(rest), err)
+	}
+}
+
 func TestMediaClientLeaves(t *testing.T) {
 	t.Parallel()
 	cfg := mediaConfig(t, simbackend.DialectOpenAI)
@@ -664,14 +728,15 @@ func TestUploadsAreNotHeldInMemory(t *testing.T) { //nolint:paralleltest // see 
 	const size, most = 24 << 20, 8 << 20
 	spool := t.TempDir()
 	t.Setenv("TMPDIR", spool)
-	var received int64
+	var received atomic.Int64
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/v1/models" {
 			_, _ = io.WriteString(w, `{"data":[{"id":"stt"}]}`)
 			return
 		}
-		received, _ = io.Copy(io.Discard, r.Body)
+		n, _ := io.Copy(io.Discard, r.Body)
+		received.Store(n)
 		if names, err := os.ReadDir(spool); err != nil || len(names) != 0 {
 			t.Errorf("the spool holds %v, %v", names, err)
 		}
@@ -695,7 +760,7 @@ func TestUploadsAreNotHeldInMemory(t *testing.T) { //nolint:paralleltest // see 
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != 200 {
+		if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%d %s %v", resp.StatusCode, text, err)
 		}
 	}
@@ -705,8 +770,8 @@ func TestUploadsAreNotHeldInMemory(t *testing.T) { //nolint:paralleltest // see 
 	started := time.Now()
 	send(size)
 	runtime.ReadMemStats(&after)
-	if received < size {
-		t.Fatalf("the backend got %d bytes", received)
+	if n := received.Load(); n < size {
+		t.Fatalf("the backend got %d bytes", n)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > most {
 		t.Errorf("an upload of %d bytes allocated %d bytes, want at most %d", size, got, most)

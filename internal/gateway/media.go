@@ -318,7 +318,9 @@ func (s *MediaStream) follow(ev llm.MediaEvent) {
 	case llm.MediaText:
 		s.bytes += len(ev.Text)
 	case llm.MediaImage:
-		s.images++
+		if !ev.Image.Partial {
+			s.images++
+		}
 	}
 	if ev.Transcript != nil {
 		s.text = &ev.Transcript.Text
@@ -372,12 +374,16 @@ func (s *MediaStream) Close(ctx context.Context) {
 }
 
 // usage is what the backend reported in tokens, or our estimate: of a sound whose length was told by that, otherwise what
-// was reserved. A sound or an image that was cut has been made all the same.
+// was reserved. A sound or an image from which the client turned away has been made all the same; one that the backend did
+// not finish is not charged.
 func (s *MediaStream) usage() llm.Usage {
 	if s.reported && s.last.Total() > 0 {
 		return s.last.Usage
 	}
 	u := llm.Usage{Input: s.media.input, Output: s.media.output, Estimated: true}
+	if s.err != nil && llm.CodeOf(s.err) != llm.CodeCancelled {
+		u.Output = 0
+	}
 	if s.media.need == llm.CapTranscription {
 		u.Output = (s.bytes + bytesPerToken - 1) / bytesPerToken
 		if s.last.Seconds > 0 {

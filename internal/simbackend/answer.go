@@ -21,6 +21,7 @@ var (
 	markTokens = regexp.MustCompile(`\[\[tokens=(\d{1,7})\]\]`)
 	markSay    = regexp.MustCompile(`(?s)\[\[say=(.*?)\]\]`)
 	markThink  = regexp.MustCompile(`(?s)\[\[think=(.*?)\]\]`)
+	markCall   = regexp.MustCompile(`(?s)\[\[call=(\S+) (\{.*?\})\]\]`)
 )
 
 // fillers are words of at most maxPiece letters, so that each is one token.
@@ -58,7 +59,7 @@ func newWriter(seed uint64, index int, j *job) *writer {
 
 // withoutMarks removes the marks that direct the answer.
 func withoutMarks(text string) string {
-	for _, mark := range []*regexp.Regexp{markSay, markThink, markTokens} {
+	for _, mark := range []*regexp.Regexp{markSay, markThink, markCall, markTokens} {
 		text = mark.ReplaceAllString(text, "")
 	}
 	return text

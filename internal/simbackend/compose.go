@@ -1,6 +1,7 @@
 package simbackend
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode"
@@ -48,7 +49,12 @@ func compose(seed uint64, index int, j *job, room int) script {
 	if j.model.Can(CapThinking) && j.think {
 		s.add(stepThink, w.thought())
 	}
-	if names := wantedTools(j); len(names) > 0 {
+	if calls := markedCalls(j); len(calls) > 0 {
+		for _, c := range calls {
+			s.addCall(c)
+		}
+		s.finish = finishCalls
+	} else if names := wantedTools(j); len(names) > 0 {
 		for _, name := range names {
 			s.addCall(call{name: name, args: w.arguments(j, name)})
 		}
@@ -120,6 +126,20 @@ func (s *script) limit(j *job, room int) {
 		s.steps = s.steps[:min(most, len(s.steps))]
 		s.finish, s.stop = finishLength, ""
 	}
+}
+
+// markedCalls returns the calls that marks in the last user text demand, of tools that are offered.
+func markedCalls(j *job) []call {
+	if j.choice == toolNone || j.last().role != "user" {
+		return nil
+	}
+	var calls []call
+	for _, m := range markCall.FindAllStringSubmatch(j.last().text, -1) {
+		if json.Valid([]byte(m[2])) && slices.ContainsFunc(j.tools, func(t tool) bool { return t.name == m[1] }) {
+			calls = append(calls, call{name: m[1], args: asciiJSON([]byte(m[2]))})
+		}
+	}
+	return calls
 }
 
 // wantedTools returns the names of the tools that the answer calls, in order.

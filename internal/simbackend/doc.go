@@ -16,13 +16,20 @@
 //
 // These marks in the text of the last user message direct the answer:
 //
-//	[[tokens=N]]    the answer is exactly N tokens long
-//	[[say=TEXT]]    the answer is exactly TEXT
-//	[[think=TEXT]]  a thinking model thinks exactly TEXT
+//	[[tokens=N]]      the answer is exactly N tokens long
+//	[[say=TEXT]]      the answer is exactly TEXT
+//	[[think=TEXT]]    a thinking model thinks exactly TEXT
+//	[[call=NAME {}]]  the offered tool NAME is called with exactly these arguments
 //
 // A user text that contains the name of an offered tool makes the model call it; several names give several calls in
 // the order of the text. After a tool result the answer quotes that result. A request for JSON (a schema, or any
 // object) is answered with JSON that conforms. Images are described by count, media type and pixel size.
+//
+// # Sounds and images
+//
+// Speech is a WAV whose samples are the bytes of the text, whatever format was asked for but pcm, so that a transcription
+// can read it back; any other sound is told by its length. An image is a small PNG whose pixels depend on the prompt and
+// on what is edited. Like some servers, images are given by address unless base64 is asked for.
 //
 // # Tokens
 //

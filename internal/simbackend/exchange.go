@@ -25,6 +25,7 @@ type exchange struct {
 	outcome Outcome
 
 	wantsStream bool
+	contentType string // of a reply that is no stream; empty means JSON
 	headerSent  bool
 }
 
@@ -75,7 +76,9 @@ func (x *exchange) start() {
 		x.begin()
 		return
 	}
-	x.w.Header().Set("Content-Type", "application/json")
+	kind := x.contentType
+	setDefault(&kind, "application/json")
+	x.w.Header().Set("Content-Type", kind)
 	x.header(http.StatusOK)
 	x.flush()
 }

@@ -21,10 +21,15 @@ const (
 	CapEmbedding Capability = "embedding"
 	CapRerank    Capability = "rerank"
 	CapInsert    Capability = "insert"
+	// CapSpeech speaks, CapTranscription writes down what such a model has spoken, CapImage draws.
+	CapSpeech        Capability = "speech"
+	CapTranscription Capability = "transcription"
+	CapImage         Capability = "image"
 )
 
 var allCapabilities = []Capability{
 	CapChat, CapTools, CapJSON, CapVision, CapThinking, CapEmbedding, CapRerank, CapInsert,
+	CapSpeech, CapTranscription, CapImage,
 }
 
 // DefaultContext is the context length, in tokens, of a model whose spec names none.

@@ -17,6 +17,11 @@ func (s *Server) openAIDialect() dialect {
 			{post, "/v1/chat/completions", true, func(x *exchange) { s.openAIChat(x, form) }},
 			{post, "/v1/completions", true, func(x *exchange) { s.completions(x, false) }},
 			{post, "/v1/embeddings", true, s.embeddings},
+			{post, "/v1/audio/speech", true, s.speech},
+			{post, "/v1/audio/transcriptions", true, s.transcription},
+			{post, "/v1/audio/translations", true, s.transcription},
+			{post, "/v1/images/generations", true, s.draw},
+			{post, "/v1/images/edits", true, s.redraw},
 		},
 		keyed: func(path string) bool { return strings.HasPrefix(path, "/v1") && path != "/v1/models" },
 		errorJSON: func(e *refusal) []byte {

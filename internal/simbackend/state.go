@@ -3,7 +3,7 @@ package simbackend
 import "context"
 
 // State is a consistent snapshot of a server's gauges and counters. It counts inference requests only: chat,
-// completions, generate, embeddings, rerank and score.
+// completions, generate, embeddings, rerank, score, audio and images.
 type State struct {
 	// Received and Ended count requests since the start; InFlight = Received - Ended.
 	Received, Ended, InFlight int

@@ -26,6 +26,8 @@ func (s *Server) vllmDialect() dialect {
 			{post, "/rerank", true, s.rerank},
 			{post, "/v1/score", true, s.score},
 			{post, "/score", true, s.score},
+			{post, "/v1/audio/transcriptions", true, s.transcription},
+			{post, "/v1/audio/translations", true, s.transcription},
 			{post, "/tokenize", false, func(x *exchange) { s.tokenize(x, form) }},
 			{post, "/detokenize", false, s.detokenize},
 		},

@@ -138,6 +138,16 @@ func TestThinkingCanBeSwitchedOffAndHidden(t *testing.T) {
 	}
 }
 
+func TestAMarkGivesTheArgumentsOfACall(t *testing.T) {
+	t.Parallel()
+	s := vllmServer(t, "")
+	o := ask(s, "POST", chatPath, chat("sim-chat", `[[call=get_time {"zone": {"name": "Zürich"}}]]`, twoTools)).json(t)
+	args := parse(t, o.str("choices.0.message.tool_calls.0.function.arguments"))
+	if name, zone := o.str("choices.0.message.tool_calls.0.function.name"), args.str("zone.name"); name != "get_time" || zone != "Zürich" {
+		t.Errorf("the call is %s(%s)", name, args.text)
+	}
+}
+
 func TestVLLMToolChoice(t *testing.T) {
 	t.Parallel()
 	s := vllmServer(t, "")
@@ -148,6 +158,7 @@ func TestVLLMToolChoice(t *testing.T) {
 	}{
 		"auto and no name":        {"hello", twoTools, "stop", nil},
 		"auto and a name":         {"use add now", twoTools, "tool_calls", []string{"add"}},
+		"a mark without its tool": {`[[call=sub {}]]`, twoTools, "stop", nil},
 		"name inside a word":      {"please address it", twoTools, "stop", nil},
 		"two names in text order": {"add, get_time", twoTools, "tool_calls", []string{"add", "get_time"}},
 		"not in parallel":         {"add, get_time", twoTools + `,"parallel_tool_calls":false`, "tool_calls", []string{"add"}},

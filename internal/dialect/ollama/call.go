@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"mindrouter/internal/dialect"
 	"mindrouter/internal/llm"
@@ -176,7 +177,9 @@ func (c *call) think() json.RawMessage {
 	m := c.o.Model
 	profile := dialect.Profile(m)
 	if profile == llm.ProfileNone && c.r.Origin == llm.DialectOllama && c.r.Thinking.Mode == llm.ThinkingOn {
-		c.err = &llm.Error{Code: llm.CodeUnsupported, Param: "think", Message: fmt.Sprintf("%q does not support thinking", c.r.Model)}
+		// In the words of the original and nothing else: clients look for them.
+		name := strings.TrimSuffix(c.r.Model, ":latest")
+		c.err = llm.Errorf(llm.CodeUnsupported, "%q does not support thinking", name)
 		return nil
 	}
 	ladder := []llm.Effort{llm.EffortLow, llm.EffortMedium, llm.EffortHigh, llm.EffortMax}

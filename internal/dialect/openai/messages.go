@@ -11,9 +11,6 @@ import (
 func (d *decoder) messages() {
 	raw := d.f.Take("messages")
 	switch {
-	case raw == nil && d.f.Has("input"):
-		d.f.Fail("messages", "is required; a body with input belongs to /v1/responses")
-		return
 	case raw == nil:
 		d.f.Fail("messages", "is required")
 		return

@@ -21,9 +21,16 @@ type Chat struct{}
 
 var _ dialect.Codec = Chat{}
 
-// DecodeChat decodes a request body. Every error is an *llm.Error with the field at fault in Param.
+// DecodeChat decodes a request body. Every error is an *llm.Error with the field at fault in Param. A body with input in
+// place of messages is one of the Responses API, which some clients send to this path; it is answered as a chat.
 func (Chat) DecodeChat(body []byte) (*llm.Request, []llm.Note, error) {
-	return decode(body, (*decoder).chat)
+	return decode(body, func(d *decoder) {
+		if d.f.Has("input") && !d.f.Has("messages") {
+			d.items()
+		} else {
+			d.chat()
+		}
+	})
 }
 
 func decode(body []byte, read func(*decoder)) (*llm.Request, []llm.Note, error) {
@@ -67,6 +74,19 @@ func (d *decoder) chat() {
 	d.client()
 	d.runnerOptions()
 	d.extras()
+}
+
+// items reads a body of the Responses API. What a chat calls by another name is read under that as well.
+func (d *decoder) items() {
+	r := responsesDecoder{decoder: d}
+	r.model()
+	r.limits()
+	bound := d.req.MaxTokens
+	r.state()
+	r.prompt()
+	r.options()
+	d.req.MaxTokens = first(d.req.MaxTokens, bound)
+	r.extras()
 }
 
 func (d *decoder) note(field, what string) {

@@ -324,13 +324,24 @@ func readMediaUsage(raw json.RawMessage) *llm.MediaUsage {
 	if raw == nil || json.Unmarshal(raw, &w) != nil {
 		return nil
 	}
-	u := &llm.MediaUsage{Seconds: max(w.Seconds, 0)}
-	u.Input, u.Output = max(w.Input, w.Prompt, 0), max(w.Output, w.Completion, 0)
+	u := &llm.MediaUsage{Seconds: boundedSeconds(w.Seconds)}
+	u.Input, u.Output = min(max(w.Input, w.Prompt, 0), maxTokens), min(max(w.Output, w.Completion, 0), maxTokens)
 	u.TextInput, u.MediaInput = max(w.Detail.Text, w.Details.Text, 0), max(w.Detail.Audio, w.Details.Image, 0)
 	if *u == (llm.MediaUsage{}) {
 		return nil
 	}
 	return u
+}
+
+// maxSeconds bounds how long a sound is believed to be: months.
+const maxSeconds = 1e7
+
+// boundedSeconds keeps what a server says of a length from being no number, or one that cannot be counted with.
+func boundedSeconds(x float64) float64 {
+	if !(x > 0) {
+		return 0
+	}
+	return min(x, maxSeconds)
 }
 
 // encodeTokens returns the usage in tokens as clients get it. Details are named detail and media.

@@ -297,7 +297,9 @@ func decodeTranscript(contentType string, body []byte) (llm.MediaEvent, error) {
 	if !ok {
 		duration = string(w.Duration)
 	}
-	t.Duration, _ = strconv.ParseFloat(duration, 64) // unknown where it is no number
+	if x, err := strconv.ParseFloat(duration, 64); err == nil { // unknown where it is no number
+		t.Duration = boundedSeconds(x)
+	}
 	for _, x := range w.Words {
 		t.Words = append(t.Words, llm.Word{Text: x.Word, Start: x.Start, End: x.End})
 	}

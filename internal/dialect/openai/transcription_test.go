@@ -147,6 +147,24 @@ func TestSubtitlesWithoutTimes(t *testing.T) {
 	}
 }
 
+// TestLengthsThatAreNoLengths: what a server says of a length is counted and charged, so it must be a number.
+func TestLengthsThatAreNoLengths(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]float64{
+		`{"text":"","duration":"NaN"}`: 0, `{"text":"","duration":"Inf"}`: 1e7, `{"text":"","duration":-1}`: 0, `{"text":"","duration":1e300}`: 1e7,
+		`{"text":"","duration":{}}`: 0, `{"text":"","usage":{"seconds":-5,"input_tokens":-7}}`: 0, `{"text":"","duration":"2.5"}`: 2.5,
+	} {
+		for ev, err := range openai.DecodeTranscriptReply("application/json", strings.NewReader(body)) {
+			if err != nil || ev.Transcript.Duration != want || ev.Usage != nil {
+				t.Errorf("%s: %v, %+v, %v; want %v and no usage", body, ev.Transcript, ev.Usage, err, want)
+			}
+			if out, err := openai.EncodeTranscript(&llm.TranscriptionRequest{Format: llm.TranscriptVerbose}, ev); err != nil || !json.Valid(out) {
+				t.Errorf("%s: %s, %v", body, out, err)
+			}
+		}
+	}
+}
+
 func TestDiarizedTranscript(t *testing.T) {
 	t.Parallel()
 	r := &llm.TranscriptionRequest{Format: llm.TranscriptDiarized}

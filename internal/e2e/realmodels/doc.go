@@ -6,6 +6,9 @@
 // models. A simulated server proves what we believe about a protocol. A real one proves that the
 // belief is right.
 //
+// Speech comes from programs of Debian, Flite and PocketSphinx, behind a small server of this package
+// that speaks OpenAI's protocol for audio.
+//
 // The models for Ollama are generated: transformers of the llama architecture with two layers and a
 // byte-level vocabulary, small enough to load in a fraction of a second. There are three kinds.
 //
