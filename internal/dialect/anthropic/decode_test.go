@@ -509,7 +509,7 @@ func FuzzDecodeChat(f *testing.F) {
 		}
 		// What was decoded can be encoded for every kind of backend, or is refused for a reason.
 		for _, m := range models {
-			out, _, err := openai.EncodeChat(r, openai.CallOptions{Model: m, Engine: openai.EngineVLLM, RemoteMedia: true})
+			out, _, err := openai.EncodeChat(r, openai.CallOptions{Model: m, Engine: openai.EngineVLLM})
 			checkRequest(t, body, out, err)
 			out, _, err = ollama.EncodeChat(r, ollama.CallOptions{Model: m})
 			checkRequest(t, body, out, err)
