@@ -39,7 +39,7 @@ const (
 // Operations describes everything that is served to programs, in the order in which people read it.
 var Operations = []Operation{
 	{http.MethodPost, "/v1/chat/completions", tagOpenAI, "Chat", "Text, images, tools and parallel calls, thinking, JSON schema. Streams end with [DONE].", "ChatRequest", sse, false},
-	{http.MethodPost, "/v1/completions", tagOpenAI, "Complete a plain prompt", "No chat template is applied. Without max_tokens the answer has 16 tokens at most. One prompt in each request.", "CompletionRequest", sse, false},
+	{http.MethodPost, "/v1/completions", tagOpenAI, "Complete a plain prompt", "No chat template is applied. Without max_tokens the answer has 16 tokens at most.", "CompletionRequest", sse, false},
 	{http.MethodPost, "/v1/responses", tagOpenAI, "Responses", "Items in, items out; function, custom and namespace tools; encrypted reasoning. Stored for 30 days unless store is false.", "ResponsesRequest", sse, false},
 	{http.MethodPost, "/v1/responses/input_tokens", tagOpenAI, "Count the prompt of a response", "", "ResponsesRequest", "", false},
 	{http.MethodGet, "/v1/responses/{id}", tagOpenAI, "A stored response", "Of one's own.", "", "", false},

@@ -31,6 +31,9 @@ func (c *ollamaClient) Chat(ctx context.Context, call Call) (*Answer, error) {
 	o := ollama.CallOptions{
 		Model: call.Model, Version: *c.version.Load(), NumCtx: call.Model.ContextLength, InputTokens: call.InputTokens,
 	}
+	if call.Request.Raw != nil && len(call.Request.Raw.More) > 0 {
+		return c.chatEach(ctx, call)
+	}
 	encode, path := ollama.EncodeChat, "/api/chat"
 	if call.Request.Raw != nil {
 		encode, path = ollama.EncodeGenerate, "/api/generate"
@@ -46,6 +49,61 @@ func (c *ollamaClient) Chat(ctx context.Context, call Call) (*Answer, error) {
 	}
 	answer.Notes = notes
 	return answer, nil
+}
+
+// chatEach answers several prompts one after the other, because the protocol takes one in each request. The answers are the
+// choices of one, and their counts add up.
+func (c *ollamaClient) chatEach(ctx context.Context, call Call) (*Answer, error) {
+	prompts := call.Request.Raw.Prompts()
+	ask := func(p llm.RawPrompt) (*Answer, error) {
+		one := *call.Request
+		one.Raw = &llm.RawPrompt{Text: p.Text, Tokens: p.Tokens, Suffix: call.Request.Raw.Suffix, Echo: call.Request.Raw.Echo}
+		alone := call
+		alone.Request, alone.InputTokens = &one, call.InputTokens/len(prompts)
+		return c.Chat(ctx, alone)
+	}
+	first, err := ask(prompts[0])
+	if err != nil {
+		return nil, err
+	}
+	current := first
+	all := &Answer{Notes: first.Notes, close: func() { current.Close() }}
+	all.Events = func(yield func(llm.Event, error) bool) {
+		var before, usage llm.Usage // of the prompts before, and with the current one
+		for i, p := range prompts {
+			if i > 0 {
+				next, err := ask(p)
+				if err != nil {
+					yield(llm.Event{}, err)
+					return
+				}
+				current = next
+			}
+			for ev, err := range current.Events {
+				if err != nil {
+					yield(ev, err)
+					return
+				}
+				if i > 0 && ev.Kind == llm.EventStart {
+					continue
+				}
+				ev.Choice = i
+				if ev.Usage != nil {
+					usage = before
+					usage.Input += ev.Usage.Input
+					usage.Output += ev.Usage.Output
+					usage.Estimated = usage.Estimated || ev.Usage.Estimated
+					sum := usage
+					ev.Usage = &sum
+				}
+				if !yield(ev, nil) {
+					return
+				}
+			}
+			before = usage
+		}
+	}
+	return all, nil
 }
 
 // Embed implements Client.

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -52,6 +53,37 @@ func completeBothWays(t *testing.T, c openai.Client, p openai.CompletionNewParam
 	return *whole
 }
 
+// completeAll returns the texts by choice.
+func completeAll(t *testing.T, c openai.Client, p openai.CompletionNewParams, stream bool) (map[int64]string, openai.CompletionUsage) {
+	t.Helper()
+	texts := map[int64]string{}
+	if !stream {
+		whole, err := c.Completions.New(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, choice := range whole.Choices {
+			texts[choice.Index] += choice.Text
+		}
+		return texts, whole.Usage
+	}
+	p.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
+	var usage openai.CompletionUsage
+	s := c.Completions.NewStreaming(t.Context(), p)
+	for s.Next() {
+		for _, choice := range s.Current().Choices {
+			texts[choice.Index] += choice.Text
+		}
+		if s.Current().Usage.TotalTokens > 0 {
+			usage = s.Current().Usage
+		}
+	}
+	if err := errors.Join(s.Err(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return texts, usage
+}
+
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	overEngines(t, func(t *testing.T, s *e2e.Server, _ openai.Client) {
@@ -74,11 +106,18 @@ func TestCompletions(t *testing.T) {
 		if got := completeBothWays(t, c, p); got.Choices[0].Text != "one" {
 			t.Errorf("a list with one prompt: %q", got.Choices[0].Text)
 		}
-		p.Prompt = openai.CompletionNewParamsPromptUnion{OfArrayOfStrings: []string{"one", "two"}}
+		p.Prompt = openai.CompletionNewParamsPromptUnion{OfArrayOfStrings: []string{"[[say=one]]", "[[say=two and more]]", "[[say=three]]"}}
+		for _, stream := range []bool{false, true} {
+			texts, usage := completeAll(t, c, p, stream)
+			if fmt.Sprint(texts) != "map[0:one 1:two and more 2:three]" || usage.CompletionTokens < 5 || usage.PromptTokens == 0 {
+				t.Errorf("three prompts, stream %v: %v, usage %+v", stream, texts, usage)
+			}
+		}
+		p.Prompt = openai.CompletionNewParamsPromptUnion{OfArrayOfStrings: []string{"one", ""}}
 		_, err := c.Completions.New(t.Context(), p)
 		var apiErr *openai.Error
-		if !errors.As(err, &apiErr) || apiErr.StatusCode != http.StatusBadRequest || apiErr.Param != "prompt" {
-			t.Errorf("two prompts: %v, want 400 naming the prompt", err)
+		if !errors.As(err, &apiErr) || apiErr.StatusCode != http.StatusBadRequest || apiErr.Param != "prompt[1]" {
+			t.Errorf("an empty prompt: %v, want 400 naming it", err)
 		}
 	})
 }

@@ -95,6 +95,9 @@ func (r *run) outputBound(req *llm.Request) int {
 	if req.N != nil {
 		answers = max(1, *req.N)
 	}
+	if req.Raw != nil {
+		answers *= 1 + len(req.Raw.More)
+	}
 	return bound * answers
 }
 

@@ -74,7 +74,13 @@ type RawPrompt struct {
 	Tokens []int  // instead of Text, in the model's own vocabulary
 	Suffix string // the answer goes between Text and Suffix
 	Echo   bool   // the answer begins with the prompt
+	// More are further prompts of the same request, of which only Text and Tokens count. Each has choices of its own: those
+	// of prompt i are numbered from i*N.
+	More []RawPrompt
 }
+
+// Prompts are all prompts of r.
+func (r *RawPrompt) Prompts() []RawPrompt { return append([]RawPrompt{*r}, r.More...) }
 
 // Sampling parameters. Nil means that the model's own default applies.
 type Sampling struct {

@@ -25,7 +25,7 @@ const bytesPerToken = 4 // of English prose and code; other scripts have fewer c
 func UpperBound(r *llm.Request) int {
 	s := measure(r)
 	if r.Raw != nil {
-		s.text += len(r.Raw.Tokens)
+		s.text += rawTokens(r.Raw)
 	}
 	n := s.text + s.media + basePerPrompt + basePerMessage*s.messages
 	if len(r.Tools) > 0 {
@@ -38,7 +38,7 @@ func UpperBound(r *llm.Request) int {
 func Estimate(r *llm.Request) int {
 	n := 8
 	if r.Raw != nil {
-		n += len(r.Raw.Tokens)
+		n += rawTokens(r.Raw)
 	}
 	for text := range texts(r) {
 		n += estimateText(text)

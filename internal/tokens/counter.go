@@ -32,7 +32,7 @@ const (
 func (c *Counter) Count(r *llm.Request) int {
 	n := 8
 	if r.Raw != nil {
-		n += len(r.Raw.Tokens)
+		n += rawTokens(r.Raw)
 	}
 	for text := range texts(r) {
 		n += c.words.count(text)

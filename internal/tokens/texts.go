@@ -10,8 +10,12 @@ import (
 // them although most templates leave it out.
 func texts(r *llm.Request) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if r.Raw != nil && (!yield(r.Raw.Text) || !yield(r.Raw.Suffix)) {
-			return
+		if r.Raw != nil {
+			for _, p := range r.Raw.Prompts() {
+				if !yield(p.Text) || !yield(p.Suffix) {
+					return
+				}
+			}
 		}
 		for _, m := range r.Messages {
 			if !yield(m.Name) || !blockTexts(m.Blocks, yield) {
@@ -51,4 +55,13 @@ func toolTexts(r *llm.Request) iter.Seq[string] {
 		}
 		_ = yield(string(r.Format.Schema))
 	}
+}
+
+// rawTokens counts the tokens of prompts that came as such.
+func rawTokens(r *llm.RawPrompt) int {
+	n := 0
+	for _, p := range r.Prompts() {
+		n += len(p.Tokens)
+	}
+	return n
 }

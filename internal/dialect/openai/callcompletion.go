@@ -35,12 +35,19 @@ func EncodeCompletion(r *llm.Request, o CallOptions) ([]byte, []llm.Note, error)
 		return nil, nil, err
 	}
 	out := wireCompletion{wireRequest: *w, Suffix: r.Raw.Suffix, Echo: r.Raw.Echo}
-	if r.Raw.Tokens != nil {
-		out.Prompt, err = json.Marshal(r.Raw.Tokens)
-	} else {
-		out.Prompt, err = marshal(r.Raw.Text, nil)
+	var prompts []any
+	for _, p := range r.Raw.Prompts() {
+		if p.Tokens != nil {
+			prompts = append(prompts, p.Tokens)
+		} else {
+			prompts = append(prompts, p.Text)
+		}
 	}
-	if err != nil {
+	var prompt any = prompts
+	if len(prompts) == 1 {
+		prompt = prompts[0]
+	}
+	if out.Prompt, err = marshal(prompt, nil); err != nil {
 		return nil, nil, fmt.Errorf("encode prompt: %w", err)
 	}
 	body, err := marshal(out, c.extra)

@@ -62,44 +62,57 @@ func (d *decoder) completion() {
 	d.extras()
 }
 
-// prompt reads the four forms of a prompt: a text, a list with one text, a list of tokens, a list with one such list.
+// prompt reads the four forms of a prompt: a text, a list of texts, a list of tokens, a list of such lists.
 func (d *decoder) prompt() {
 	raw := d.f.Take("prompt")
 	d.req.Raw = &llm.RawPrompt{Suffix: d.f.String("suffix")}
 	if echo := d.f.Bool("echo"); echo != nil {
 		d.req.Raw.Echo = *echo
 	}
-	if dialect.Kind(raw) == '[' {
-		if first := dialect.Kind(element(raw, 0)); first == '"' || first == '[' {
-			if element(raw, 1) != nil {
-				d.f.Adopt(&llm.Error{Code: llm.CodeUnsupported, Param: "prompt", Message: "send one prompt in each request"})
-				return
-			}
-			raw = element(raw, 0)
-		}
+	if first := dialect.Kind(element(raw)); first != '"' && first != '[' {
+		d.one("prompt", raw, d.req.Raw)
+		return
 	}
-	switch dialect.Kind(raw) {
-	case 0, 'n':
-		d.req.Raw.Text = endOfText
-	case '"':
-		if d.req.Raw.Text, _ = dialect.Unquote(raw); d.req.Raw.Text == "" {
-			d.f.Fail("prompt", "must not be empty")
+	for i, item := range dialect.Elements(raw) {
+		switch {
+		case i == maxPrompts:
+			d.f.Fail("prompt", "has more than %d entries", maxPrompts)
+			return
+		case i == 0:
+			d.one(at("prompt", i), item, d.req.Raw)
+		default:
+			var p llm.RawPrompt
+			d.one(at("prompt", i), item, &p)
+			d.req.Raw.More = append(d.req.Raw.More, p)
 		}
-	case '[':
-		if d.req.Raw.Tokens = d.tokenIDs("prompt", raw); len(d.req.Raw.Tokens) == 0 {
-			d.f.Fail("prompt", "must not be empty")
-		}
-	default:
-		d.f.Fail("prompt", "must be a string or a list of tokens")
 	}
 }
 
-// element is the nth element of an array; nil if there is none.
-func element(raw json.RawMessage, n int) json.RawMessage {
-	for i, item := range dialect.Elements(raw) {
-		if i == n {
-			return item
+// maxPrompts bounds the prompts of one request.
+const maxPrompts = 64
+
+// one reads a single prompt: a text or a list of tokens.
+func (d *decoder) one(field string, raw json.RawMessage, p *llm.RawPrompt) {
+	switch dialect.Kind(raw) {
+	case 0, 'n':
+		p.Text = endOfText
+	case '"':
+		if p.Text, _ = dialect.Unquote(raw); p.Text == "" {
+			d.f.Fail(field, "must not be empty")
 		}
+	case '[':
+		if p.Tokens = d.tokenIDs(field, raw); len(p.Tokens) == 0 {
+			d.f.Fail(field, "must not be empty")
+		}
+	default:
+		d.f.Fail(field, "must be a string or a list of tokens")
+	}
+}
+
+// element is the first element of an array; nil if there is none.
+func element(raw json.RawMessage) json.RawMessage {
+	for _, item := range dialect.Elements(raw) {
+		return item
 	}
 	return nil
 }
