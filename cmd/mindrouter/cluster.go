@@ -12,14 +12,15 @@ import (
 type applyCmd struct {
 	File   string `short:"f" required:"" placeholder:"FILE" help:"Cluster file in YAML; - for standard input."`
 	DryRun bool   `help:"Print what would change and change nothing."`
-	Prune  bool   `help:"Delete groups, nodes, backends, models and aliases that the file does not name. Users stay."`
+	Prune  bool   `help:"Delete what the lists of groups, nodes, backends, models and aliases in the file do not name. Users stay."`
 	JSON   bool   `name:"json" help:"Print the difference as JSON."`
 }
 
 // Help implements kong.HelpProvider.
 func (applyCmd) Help() string {
 	return `The file is YAML; its schema is docs/cluster.schema.json, also served at /schema/cluster.json. It is applied whole or not
-at all, and a second time it changes nothing. What it does not name is left alone unless --prune is given. Keys that have
+at all, and a second time it changes nothing. What it does not name is left alone; with --prune, entries that its lists do
+not name are deleted, and lists that it does not have are left alone all the same. docs/cluster.md has an example. Keys that have
 no effect yet are told as warnings on standard error. A running server follows within a second.
 
 Examples:

@@ -54,6 +54,9 @@ func (c *keyCreateCmd) Run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if c.Models != nil && strings.Join(c.Models, "") == "" {
+		return fmt.Errorf("%w: --models is empty; leave it out for all models of the group", errUsage)
+	}
 	n := app.NewKey{
 		User: c.User, Label: c.Name, Expires: expires, Models: c.Models,
 		Limits: app.Limits{RequestsPerMinute: c.RPM, TokensPerMinute: c.TPM, TokenBudget: c.Budget, MaxConcurrent: c.MaxConcurrent},
@@ -68,7 +71,13 @@ func (c *keyCreateCmd) Run(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(e.stdout, secret)
+		unknown, err := cmd.UnknownModels(ctx, c.Models)
+		if err == nil && len(unknown) > 0 {
+			_, err = fmt.Fprintf(e.stderr, "warning: the key may use %s, which no entry of the configuration names; model servers may have them\n", strings.Join(unknown, ", "))
+		}
+		if _, printed := fmt.Fprintln(e.stdout, secret); err == nil {
+			err = printed
+		}
 		return err
 	})
 }
@@ -105,6 +114,14 @@ type keyLine struct {
 	State   string   `json:"state"`
 	Expires string   `json:"expires,omitempty"`
 	Created string   `json:"created"`
+
+	Models        []string `json:"models,omitempty"` // absent: all of the group
+	Class         string   `json:"class,omitempty"`
+	Boundary      string   `json:"boundary,omitempty"`
+	RPM           int      `json:"requests_per_minute,omitempty"`
+	TPM           int      `json:"tokens_per_minute,omitempty"`
+	Budget        int64    `json:"token_budget,omitempty"`
+	MaxConcurrent int      `json:"max_concurrent,omitempty"`
 }
 
 // Run implements the command.
@@ -119,6 +136,8 @@ func (c *keyListCmd) Run(ctx context.Context, e *env) error {
 			l := keyLine{
 				Prefix: "mr2_" + k.Prefix, Name: k.Label, User: k.User, Service: k.Service, Group: k.Group,
 				State: keyState(k, time.Now()), Expires: stamp(k.ExpiresAt), Created: stamp(k.CreatedAt),
+				Models: k.Models, Class: string(k.Class), Boundary: string(k.Boundary),
+				RPM: k.Limits.RequestsPerMinute, TPM: k.Limits.TokensPerMinute, Budget: k.Limits.TokenBudget, MaxConcurrent: k.Limits.MaxConcurrent,
 			}
 			for _, s := range k.Scopes {
 				l.Scopes = append(l.Scopes, string(s))

@@ -233,7 +233,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("key create prints %q, want the key alone", key)
 	}
 	prefix := key[:12]
-	i.ok("key", "create", "--user", "alice", "--name", "all", "--expires", "36h", "--scopes", "inference,admin", "--models", "a,b", "--rpm", "1",
+	i.ok("key", "create", "--user", "alice", "--name", "all", "--expires", "36h", "--scopes", "inference,admin", "--models", "a*,b*", "--rpm", "1",
 		"--tpm", "2", "--budget", "3", "--max-concurrent", "4", "--class", "batch", "--boundary", "campus", "--reasoning-field", "both")
 	i.ok("key", "create", "--user", "alice", "--name", "bot", "--service", "--group", "students", "--strategy", "fair", "--expires", "never")
 	got := i.list("key", "list")
@@ -298,7 +298,7 @@ func TestApplyAndExport(t *testing.T) {
 	if again := other.ok("export"); again != text {
 		t.Errorf("exported again\n%s\nfirst\n%s", again, text)
 	}
-	empty := i.write("less.yaml", "groups: [{name: students, weight: 1}]\nsettings: {energy: {facility_factor: 2}}\n")
+	empty := i.write("less.yaml", "groups: [{name: students, weight: 1}]\nsettings: {energy: {facility_factor: 2}}\naliases: []\nmodels: []\nbackends: []\nnodes: []\n")
 	r = i.run("apply", "-f", empty, "--prune", "--json")
 	var got []app.Difference
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.exit != exitOK || len(got) != 8 || got[0].Kind != "settings" || got[1].Op != "-" || got[1].Kind != "alias" {

@@ -68,9 +68,10 @@ type versionCmd struct {
 
 // Run implements the command.
 func (c *versionCmd) Run(e *env) error {
+	commit := app.CommitOrBuild()
 	if c.JSON {
-		return printJSON(e.stdout, map[string]string{"version": app.Version, "commit": app.Commit, "go": runtime.Version()})
+		return printJSON(e.stdout, map[string]string{"version": app.Version, "commit": commit, "go": runtime.Version()})
 	}
-	_, err := fmt.Fprintf(e.stdout, "mindrouter %s %s %s\n", app.Version, app.Commit, runtime.Version())
+	_, err := fmt.Fprintf(e.stdout, "mindrouter %s %s %s\n", app.Version, commit, runtime.Version())
 	return err
 }

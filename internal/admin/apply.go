@@ -428,37 +428,52 @@ func (ap *applier) applyUsers(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll deletes what the file does not name, dependants first.
+// pruneAll deletes what the lists of the file do not name, dependants first.
 func (ap *applier) pruneAll(ctx context.Context) error {
 	p := ap.p
 	users, err := ap.tx.Users(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		pruneKind(ap, "alias", ap.catalog.Aliases, func(a routing.Alias) string { return a.Name },
+	var errs []error
+	prune := func(list string, remove func() error) {
+		if p.shape.has(list) { // a kind that the file does not speak of is left alone
+			errs = append(errs, remove())
+		}
+	}
+	prune("aliases", func() error {
+		return pruneKind(ap, "alias", ap.catalog.Aliases, func(a routing.Alias) string { return a.Name },
 			names(p.Aliases, func(f ClusterAlias) string { return f.Name }),
-			func(a routing.Alias) error { return ap.tx.DeleteAlias(ctx, a.Name) }),
-		pruneKind(ap, "model", ap.catalog.Models, func(m backend.ModelConfig) string { return m.Name },
+			func(a routing.Alias) error { return ap.tx.DeleteAlias(ctx, a.Name) })
+	})
+	prune("models", func() error {
+		return pruneKind(ap, "model", ap.catalog.Models, func(m backend.ModelConfig) string { return m.Name },
 			names(p.Models, func(f ClusterModel) string { return f.Name }),
-			func(m backend.ModelConfig) error { return ap.tx.DeleteModel(ctx, m.Name) }),
-		pruneKind(ap, "backend", ap.catalog.Backends, func(b backend.Config) string { return b.Name },
+			func(m backend.ModelConfig) error { return ap.tx.DeleteModel(ctx, m.Name) })
+	})
+	prune("backends", func() error {
+		return pruneKind(ap, "backend", ap.catalog.Backends, func(b backend.Config) string { return b.Name },
 			names(p.Backends, func(f ClusterBackend) string { return f.Name }),
-			func(b backend.Config) error { return ap.tx.DeleteBackend(ctx, b.ID) }),
-		pruneKind(ap, "node", ap.catalog.Nodes, func(n backend.Node) string { return n.Name },
+			func(b backend.Config) error { return ap.tx.DeleteBackend(ctx, b.ID) })
+	})
+	prune("nodes", func() error {
+		return pruneKind(ap, "node", ap.catalog.Nodes, func(n backend.Node) string { return n.Name },
 			names(p.Nodes, func(f ClusterNode) string { return f.Name }),
-			func(n backend.Node) error { return ap.tx.DeleteNode(ctx, n.ID) }),
-		pruneKind(ap, "group", ap.groups, func(g identity.Group) string { return g.Name },
+			func(n backend.Node) error { return ap.tx.DeleteNode(ctx, n.ID) })
+	})
+	prune("groups", func() error {
+		return pruneKind(ap, "group", ap.groups, func(g identity.Group) string { return g.Name },
 			names(p.Groups, func(f ClusterGroup) string { return f.Name }),
 			func(g identity.Group) error {
 				err := ap.tx.DeleteGroup(ctx, g.ID)
 				if errors.Is(err, ErrInUse) {
 					members := slices.DeleteFunc(slices.Clone(users), func(u identity.User) bool { return u.GroupID != g.ID })
-					return fmt.Errorf("%w: it has %d users, and maybe service keys; name it in the file or move them first", err, len(members))
+					return fmt.Errorf("%w: it has members (%d), and maybe service keys; name it in the file or move them first", err, len(members))
 				}
 				return err
-			}),
-	)
+			})
+	})
+	return errors.Join(errs...)
 }
 
 func names[F any](entries []F, name func(F) string) map[string]bool {

@@ -3,6 +3,8 @@ package admin_test
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -359,7 +361,7 @@ func TestPruneSparesWhatIsInUse(t *testing.T) {
 	b.user("bob", identity.RoleUser)
 	before := b.dump()
 	_, err := b.Apply(t.Context(), operator, b.parse("groups: [{name: staff, weight: 1}]"), admin.ApplyOptions{Prune: true})
-	if !errors.Is(err, admin.ErrInUse) || !strings.Contains(err.Error(), "group students: is in use: it has 2 users") {
+	if !errors.Is(err, admin.ErrInUse) || !strings.Contains(err.Error(), "group students: is in use: it has members (2)") {
 		t.Errorf("error %v, want that students is in use", err)
 	}
 	if got := b.dump(); got != before {
@@ -415,5 +417,36 @@ func TestApplyWarns(t *testing.T) {
 	b.applyWith("settings: {energy: {facility_factor: 2}}", admin.ApplyOptions{Warn: func(w string) { told = append(told, w) }})
 	if len(told) != 1 || !strings.Contains(told[0], "settings.energy") {
 		t.Errorf("warnings %v", told)
+	}
+}
+
+func TestPruneLeavesListsAloneThatTheFileDoesNotHave(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.applyWith("backends: [{name: x, engine: vllm, url: 'http://x/v1/'}, {name: y, engine: ollama, url: 'http://y'}]\naliases: [{name: a, targets: [m]}]", admin.ApplyOptions{})
+	if got := b.applyWith("", admin.ApplyOptions{Prune: true}); got != "" {
+		t.Errorf("an empty file deletes\n%s", got)
+	}
+	got := b.applyWith("backends: [{name: x, engine: vllm, url: 'http://x'}]", admin.ApplyOptions{Prune: true})
+	if got != "- backend y" && !strings.HasPrefix(got, "- backend y\n") {
+		t.Errorf("a list of backends, one of them as it was but for /v1, changes\n%s\nwant that y goes and nothing else", got)
+	}
+}
+
+// TestTheExampleInTheDocumentsIsRight reads the file that docs/cluster.md shows.
+func TestTheExampleInTheDocumentsIsRight(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("no example")
+	}
+	p, err := admin.ParseCluster("cluster.md", []byte(example))
+	if err != nil || len(p.Backends) < 3 || len(p.Warnings()) > 0 {
+		t.Errorf("%v, warnings %v", err, p.Warnings())
 	}
 }

@@ -89,8 +89,13 @@ func defaultBoundary(engine string) string {
 	return backend.BoundaryCampus
 }
 
+// baseOf is the address of a server without the path under which its OpenAI protocol lies: people write both.
+func baseOf(url string) string {
+	return strings.TrimRight(strings.TrimSuffix(strings.TrimRight(url, "/"), "/v1"), "/")
+}
+
 func (f ClusterBackend) fill(b backend.Config, key string) (backend.Config, error) {
-	b.Name, b.Engine, b.URL = f.Name, backend.Engine(f.Engine), strings.TrimRight(f.URL, "/")
+	b.Name, b.Engine, b.URL = f.Name, backend.Engine(f.Engine), baseOf(f.URL)
 	b.APIKeyRef, b.APIKey, b.Node, b.GPUs = f.APIKey, key, f.Node, f.GPUs
 	b.MaxConcurrent, b.Priority = or(f.MaxConcurrent, backend.DefaultMaxConcurrent), f.Priority
 	b.Boundary = or(f.Boundary, defaultBoundary(f.Engine))

@@ -60,6 +60,12 @@ func (s *shape) at(path string) int {
 	}
 }
 
+// has reports whether the file has a value at path, be it an empty list.
+func (s *shape) has(path string) bool {
+	_, ok := s.places[path]
+	return ok
+}
+
 // spoilt reports whether the value at path, or something around it or in it, does not fit: what the decoder made of it
 // means nothing.
 func (s *shape) spoilt(path string) bool {

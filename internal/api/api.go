@@ -182,17 +182,60 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, s surface, err error)
 }
 
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
-	msg := "There is no " + r.URL.Path + " here."
-	if strings.Contains(r.URL.Path, "/v1/v1/") {
-		msg += " The base URL of the client ends in /v1 once too often."
-	} else if strings.HasSuffix(r.URL.Path, "/") {
-		msg += " The path ends in a slash too many."
+	NotFound(w, r)
+}
+
+// NotFound answers a program that asks for a path at which nothing is, in the form of the protocol that it seems to speak,
+// and says what is probably wrong with its base URL.
+func NotFound(w http.ResponseWriter, r *http.Request) {
+	msg := "There is no " + truncate(r.URL.Path, 256) + " here."
+	if hint := pathHint(r.URL.Path); hint != "" {
+		msg += " " + hint
 	}
-	a.fail(w, r, surfaceOf(r), &llm.Error{Code: llm.CodeNotFound, Message: msg})
+	WriteError(w, r, &llm.Error{Code: llm.CodeNotFound, Message: msg})
+}
+
+// pathHint finds the mistake in a path that clients make by a wrong base URL.
+func pathHint(path string) string {
+	if strings.Contains(path, "/v1/v1/") {
+		return "The base URL of the client ends in /v1 once too often."
+	}
+	for _, known := range []struct{ suffix, path, base string }{
+		{"/v1/messages", "/anthropic/v1/messages", "/anthropic"},
+		{"/messages", "/anthropic/v1/messages", "/anthropic"},
+		{"/messages/count_tokens", "/anthropic/v1/messages/count_tokens", "/anthropic"},
+		{"/chat/completions", "/v1/chat/completions", "/v1"},
+		{"/completions", "/v1/completions", "/v1"},
+		{"/responses", "/v1/responses", "/v1"},
+		{"/embeddings", "/v1/embeddings", "/v1"},
+		{"/models", "/v1/models", "/v1"},
+		{"/api/chat", "/api/chat", ""},
+		{"/api/generate", "/api/generate", ""},
+		{"/api/tags", "/api/tags", ""},
+	} {
+		if strings.HasSuffix(path, known.suffix) {
+			if known.base == "" {
+				return known.path + " is what you look for: the address of this service is the base URL, without a path."
+			}
+			return known.path + " is what you look for: the base URL must end in " + known.base + "."
+		}
+	}
+	if strings.HasSuffix(path, "/") {
+		return "The path ends in a slash too many."
+	}
+	return ""
 }
 
 func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, r, surfaceOf(r), llm.Errorf(llm.CodeMethodNotAllowed, "%s does not take %s.", r.URL.Path, r.Method))
+	a.fail(w, r, surfaceOf(r), llm.Errorf(llm.CodeMethodNotAllowed, "%s does not take %s; a program sends it %s.", r.URL.Path, r.Method, otherMethod(r.Method)))
+}
+
+// otherMethod is what most paths take that do not take method.
+func otherMethod(method string) string {
+	if method == http.MethodPost {
+		return http.MethodGet
+	}
+	return http.MethodPost
 }
 
 // body reads a request body whole: the reply may begin before a backend has read it.

@@ -169,6 +169,10 @@ func setFacts(h http.Header, f gateway.Facts) {
 	h.Set("X-Mindrouter-Backend", f.Backend)
 	h.Set("X-Mindrouter-Model", f.Model)
 	h.Set("X-Mindrouter-Queue-Ms", strconv.FormatInt(f.Queue.Milliseconds(), 10))
+	if f.Position > 0 {
+		h.Set("X-Mindrouter-Queue-Position", strconv.Itoa(f.Position))
+		h.Set("X-Mindrouter-Wait-Estimate", strconv.FormatFloat(f.Estimate.Seconds(), 'f', 1, 64)) // seconds
+	}
 	setWarnings(h, f.Notes)
 }
 

@@ -37,10 +37,10 @@ func WriteError(w http.ResponseWriter, r *http.Request, err *llm.Error) {
 func surfaceOf(r *http.Request) surface {
 	path := r.URL.Path
 	switch {
-	case strings.HasPrefix(path, "/anthropic/"), strings.HasPrefix(path, "/v1/messages"), anthropic.Speaks(r.Header):
-		return anthropicAPI
-	case strings.HasPrefix(path, "/api/"):
+	case strings.Contains(path, "/api/"):
 		return ollamaAPI
+	case strings.HasPrefix(path, "/anthropic/"), strings.Contains(path, "/messages"), anthropic.Speaks(r.Header):
+		return anthropicAPI
 	default:
 		return openAI
 	}

@@ -46,6 +46,22 @@ var (
 	Commit  = ""
 )
 
+// CommitOrBuild is the commit that the binary was built from: set by the linker, or noted by the go command; empty if
+// neither knows.
+func CommitOrBuild() string {
+	if Commit != "" {
+		return Commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return ""
+}
+
 // Ready is told once the server answers.
 type Ready struct {
 	URL        string // of the main address, with the port that was bound

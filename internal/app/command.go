@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,6 +134,28 @@ func (c *Commands) SetPassword(ctx context.Context, name, password string) error
 func (c *Commands) CreateKey(ctx context.Context, n NewKey) (string, error) {
 	text, _, err := c.admin.CreateKey(ctx, c.actor, n)
 	return text, err
+}
+
+// UnknownModels are those of names that no model and no alias of the configuration has. Models that servers report need no
+// entry, so they may exist all the same.
+func (c *Commands) UnknownModels(ctx context.Context, names []string) ([]string, error) {
+	var unknown []string
+	err := c.db.View(ctx, func(r admin.Reader) error {
+		catalog, err := r.Catalog(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if llm.IsPattern(name) ||
+				slices.ContainsFunc(catalog.Models, func(m backend.ModelConfig) bool { return m.Name == name }) ||
+				slices.ContainsFunc(catalog.Aliases, func(a routing.Alias) bool { return a.Name == name }) {
+				continue
+			}
+			unknown = append(unknown, name)
+		}
+		return nil
+	})
+	return unknown, err
 }
 
 // Keys lists keys.

@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"mindrouter/internal/api"
+	"mindrouter/internal/backend"
 	"mindrouter/internal/dialect/openai"
 	"mindrouter/internal/identity"
 	"mindrouter/internal/llm"
+	"mindrouter/internal/routing"
 )
 
 // health is the body of /readyz.
@@ -49,7 +52,11 @@ func (s *server) health(ctx context.Context) (health, int) {
 	if !s.fleet.View().Ready() {
 		return health{Status: "starting", Reasons: []string{"not every backend has been asked yet"}}, http.StatusServiceUnavailable
 	}
-	return health{Status: "ok", Reasons: []string{}}, http.StatusOK
+	h := health{Status: "ok", Reasons: []string{}}
+	if !slices.ContainsFunc(s.fleet.View().Status(), func(b backend.Status) bool { return b.Health == routing.HealthUp }) {
+		h.Reasons = append(h.Reasons, "no model server answers") // which no other copy of this server could mend
+	}
+	return h, http.StatusOK
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -27,7 +27,7 @@ func (s *server) listen(ctx context.Context, addr string) (net.Listener, error) 
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("%w; choose another address with --addr", err)
 	}
 	return l, nil
 }
@@ -73,7 +73,7 @@ func (s *server) handler() http.Handler {
 	r.Get("/openapi.json", serveOpenAPI())
 	web.New(web.Config{
 		Fleet: s.fleet, Assets: s.assets, Version: Version, PublicURL: s.cfg.PublicURL, Simulated: s.cfg.Simulated,
-		Interface: describeInterface(),
+		Interface: describeInterface(), NotFound: api.NotFound,
 	}).Routes(r)
 	return r
 }

@@ -103,7 +103,11 @@ type Facts struct {
 	Backend string
 	Model   string // as the backend knows it
 	Queue   time.Duration
-	Notes   []llm.Note
+	// Position and Estimate are the place in the queue and the wait that were predicted when the request came; 0 if it did
+	// not wait or nothing was known.
+	Position int
+	Estimate time.Duration
+	Notes    []llm.Note
 }
 
 // Models lists what the principal may use.

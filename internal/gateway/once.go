@@ -52,7 +52,7 @@ func (s single[T]) serve(ctx context.Context, r *run) (T, Facts, error) {
 		return zero, Facts{}, r.fail(ctx, err)
 	}
 	r.g.cfg.Fleet.Succeeded(r.lease.Backend().ID)
-	facts := Facts{Backend: string(r.lease.Backend().ID), Model: r.lease.Model().Name, Queue: r.queue, Notes: r.notes}
+	facts := r.facts()
 	usage := s.usage(resp)
 	if usage == (llm.Usage{}) {
 		usage = llm.Usage{Input: r.input, Estimated: true}

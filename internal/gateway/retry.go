@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net"
 	"log/slog"
 	"time"
 
@@ -91,8 +92,12 @@ func tryOn[T any](ctx context.Context, r *run, lease *scheduler.Lease, try func(
 			r.g.cfg.Fleet.Failed(id)
 		}
 		words := "" // what the server said is left out: it may quote the prompt
+		var broken net.Error
 		if e := llm.AsError(err); e != nil && retryable(err) {
 			words = e.Message
+			if errors.As(err, &broken) { // the connection's own words hold nothing of the request
+				words = backend.ReasonOf(err)
+			}
 		}
 		r.g.cfg.Log.Warn("attempt failed", slog.String("request_id", string(r.meta.ID)), slog.Any("backend", id),
 			slog.String("model", a.Model), slog.String("error_code", a.Error), slog.String("error", words))

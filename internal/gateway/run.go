@@ -76,7 +76,7 @@ func (r *run) resolve(ctx context.Context) error {
 		return r.g.cfg.Scheduler.InFlight()
 	})
 	if !res.Known {
-		return llm.Errorf(llm.CodeModelNotFound, "The model %q does not exist. GET /v1/models lists those that do.", r.model)
+		return llm.Errorf(llm.CodeModelNotFound, "The model %q does not exist; the list of models has those that do.", r.model)
 	}
 	r.need.Models = res.Models
 	if res.Alias {
@@ -130,6 +130,15 @@ func (r *run) begin(ctx context.Context, content func() json.RawMessage) error {
 		})
 	}
 	return nil
+}
+
+// facts tells how the request went so far. It holds a lease.
+func (r *run) facts() Facts {
+	d := r.lease.Decision()
+	return Facts{
+		Backend: string(r.lease.Backend().ID), Model: r.lease.Model().Name, Queue: r.queue,
+		Position: d.Position, Estimate: time.Duration(d.EstimateMS) * time.Millisecond, Notes: r.notes,
+	}
 }
 
 // keepsContent reports whether the group's policy lets content be recorded.

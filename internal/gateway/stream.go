@@ -27,9 +27,7 @@ type Stream struct {
 
 // Facts tells how the request went so far.
 func (s *Stream) Facts() Facts {
-	return Facts{
-		Backend: string(s.run.lease.Backend().ID), Model: s.run.lease.Model().Name, Queue: s.run.queue, Notes: s.run.notes,
-	}
+	return s.run.facts()
 }
 
 // Events yields the answer. An error ends it; what was delivered before counts.

@@ -25,6 +25,8 @@ type Config struct {
 	PublicURL string
 	// Interface is shown at /docs.
 	Interface Interface
+	// NotFound answers a program for whose path there is nothing.
+	NotFound http.HandlerFunc
 	// Simulated marks every page: the backends are simulated.
 	Simulated bool
 }
@@ -43,6 +45,9 @@ func (h *Web) Routes(r chi.Router) {
 	r.Get("/", h.home)
 	r.Head("/", h.home)
 	r.Get("/docs", h.docs)
+	r.Get("/docs/", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/docs", http.StatusMovedPermanently)
+	})
 	r.NotFound(h.notFound)
 }
 
@@ -88,7 +93,7 @@ func (h *Web) command() string {
 		return "export MINDROUTER_KEY=mr2_... # the line \"key:\" where mindrouter demo runs"
 	}
 	return "mindrouter user create alice --email alice@example.edu --group staff\n" +
-		"mindrouter key create --user alice --name laptop"
+		"export MINDROUTER_KEY=$(mindrouter key create --user alice --name laptop)"
 }
 
 func embeddingOnly(l backend.Listed) bool {
@@ -126,10 +131,10 @@ func serving(models int) string {
 	return fmt.Sprintf("%d models are ready.", models)
 }
 
-// notFound answers people with a page and programs with a line.
+// notFound answers people with a page and programs in their protocol.
 func (h *Web) notFound(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Error(w, "There is no "+r.URL.Path+" here.", http.StatusNotFound)
+		h.cfg.NotFound(w, r)
 		return
 	}
 	h.render(w, r, http.StatusNotFound, views.ErrorPage(h.shell("Not found"), "There is no such page",

@@ -183,11 +183,14 @@ func (e *encoder) appendEnd(dst []byte, reason string) []byte {
 	}
 	if reason == "stop" || reason == "length" {
 		number(`,"total_duration":`, int64(now.Sub(e.reply.Created)))
-		number(`,"load_duration":`, 1)
 		number(`,"prompt_eval_count":`, int64(e.usage.Input))
-		number(`,"prompt_eval_duration":`, int64(e.first.Sub(e.reply.Created)))
 		number(`,"eval_count":`, int64(e.usage.Output))
-		number(`,"eval_duration":`, max(1, int64(now.Sub(e.first))))
+		if e.streamed() { // of a whole answer it is not known when it began
+			number(`,"prompt_eval_duration":`, int64(e.first.Sub(e.reply.Created)))
+			number(`,"eval_duration":`, int64(now.Sub(e.first)))
+		} else {
+			number(`,"eval_duration":`, int64(now.Sub(e.reply.Created)))
+		}
 	}
 	return append(dst, "}\n"...)
 }
