@@ -163,8 +163,12 @@ func wantedTools(j *job) []string {
 	return names
 }
 
-// mentioned returns the tools whose names the last user text contains as whole words, in the order of the text.
+// mentioned returns the tools whose names the last user text contains as whole words, in the order of the text; none if
+// the text says what to answer.
 func mentioned(j *job) []string {
+	if markSay.MatchString(j.lastUser().text) {
+		return nil
+	}
 	text := withoutMarks(j.lastUser().text)
 	at := map[string]int{}
 	var names []string

@@ -158,6 +158,7 @@ func TestVLLMToolChoice(t *testing.T) {
 	}{
 		"auto and no name":        {"hello", twoTools, "stop", nil},
 		"auto and a name":         {"use add now", twoTools, "tool_calls", []string{"add"}},
+		"what to answer first":    {"[[say=No]] to add", twoTools, "stop", nil},
 		"a mark without its tool": {`[[call=sub {}]]`, twoTools, "stop", nil},
 		"name inside a word":      {"please address it", twoTools, "stop", nil},
 		"two names in text order": {"add, get_time", twoTools, "tool_calls", []string{"add", "get_time"}},
