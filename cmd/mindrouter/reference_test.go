@@ -77,13 +77,13 @@ func command(b *bytes.Buffer, n *kong.Node) {
 	for _, p := range n.Positional {
 		line += " " + strings.ToUpper(p.Name)
 	}
-	fmt.Fprintf(b, "\n### `%s`\n\n%s\n", line, n.Help)
+	fmt.Fprintf(b, "\n### %#q\n\n%s\n", line, n.Help)
 	if n.Detail != "" {
 		fmt.Fprintf(b, "\n%s\n", indentExamples(n.Detail))
 	}
 	var rows []string
 	for _, p := range n.Positional {
-		rows = append(rows, fmt.Sprintf("| `%s` | %s |", strings.ToUpper(p.Name), cell(p.Help)))
+		rows = append(rows, fmt.Sprintf("| %#q | %s |", strings.ToUpper(p.Name), cell(p.Help)))
 	}
 	for _, f := range n.Flags {
 		name := "--" + f.Name
@@ -97,7 +97,7 @@ func command(b *bytes.Buffer, n *kong.Node) {
 		if f.Required {
 			help += " Required."
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s |", cell(name), cell(help)))
+		rows = append(rows, fmt.Sprintf("| %#q | %s |", cell(name), cell(help)))
 	}
 	if len(rows) > 0 {
 		fmt.Fprintf(b, "\n| | |\n| --- | --- |\n%s\n", strings.Join(rows, "\n"))

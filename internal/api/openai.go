@@ -73,8 +73,11 @@ func (a *API) local(w http.ResponseWriter, r *http.Request, call gateway.Call, e
 	if !call.Request.Stream {
 		return a.delivered(w, enc.EncodeResponse(resp))
 	}
-	for ev := range llm.Events(resp) {
-		if err := enc.Encode(ev); err != nil {
+	for ev, err := range llm.Events(resp) {
+		if err == nil {
+			err = enc.Encode(ev)
+		}
+		if err != nil {
 			return a.delivered(w, err)
 		}
 	}
@@ -176,6 +179,6 @@ func (a *API) showModel(w http.ResponseWriter, r *http.Request, p identity.Princ
 
 func (a *API) json(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	_, err := w.Write(body)
+	_, err := w.Write(body) //nolint:gosec // JSON, and its type says so
 	_ = a.delivered(w, err)
 }

@@ -102,7 +102,7 @@ func (a *arranger) add(msg llm.Message, userNext bool) {
 		a.out = append(a.out, msg)
 	default:
 		a.note("folded")
-		reminder := "<system-reminder>\n" + msg.Text() + "\n</system-reminder>"
+		reminder := asReminder(msg.Text())
 		n := len(a.out)
 		if len(a.fold) > 0 || n == 0 || a.out[n-1].Role != llm.RoleUser {
 			a.fold = append(a.fold, reminder)
@@ -113,6 +113,15 @@ func (a *arranger) add(msg llm.Message, userNext bool) {
 		}
 		a.out[n-1].Blocks = appendText(a.out[n-1].Blocks, reminder)
 	}
+}
+
+// asReminder marks an instruction inside a user turn in the way of coding agents, some of which have done so themselves.
+func asReminder(text string) string {
+	const begin, end = "<system-reminder>", "</system-reminder>"
+	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, begin) && strings.HasSuffix(trimmed, end) {
+		return trimmed
+	}
+	return begin + "\n" + text + "\n" + end
 }
 
 // flush puts waiting instructions in front of the user turn msg, or into a user turn of their own.

@@ -39,6 +39,7 @@ func TestArrange(t *testing.T) {
 		"late after a user":           {"user A|system S", "", "", "user A\n\n<S>"},
 		"late before a user":          {"user A|assistant B|system S|user C", "", "", "user A|assistant B|user <S>\n\nC"},
 		"late between tool and model": {"user A|tool R|system S|assistant B", "", "", "user A|tool R|user <S>|assistant B"},
+		"late and wrapped already":    {"user A|system <system-reminder>\nS\n</system-reminder>\n", "", "", "user A\n\n<S>"},
 		"late at the end":             {"user A|assistant B|system S", "", "", "user A|assistant B|user <S>"},
 		"several late ones":           {"user A|assistant B|system S|system T|user C", "", "", "user A|assistant B|user <S>\n<T>\n\nC"},
 		"hoisted":                     {"system S|user A|system T|user B", "hoist", "", "system S\n\nT|user A|user B"},

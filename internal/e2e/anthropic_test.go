@@ -53,7 +53,7 @@ models: [{name: think, thinking: {profile: toggle}}]`,
 
 func message(model, text string) sdk.MessageNewParams {
 	return sdk.MessageNewParams{
-		Model: sdk.Model(model), MaxTokens: 500,
+		Model: model, MaxTokens: 500,
 		Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock(text))},
 	}
 }

@@ -74,7 +74,8 @@ func ollamaChat(t *testing.T, c *api.Client, req api.ChatRequest, stream bool) a
 		text, thinking, calls := all.Message.Content, all.Message.Thinking, all.Message.ToolCalls
 		all = r
 		all.Message.Content, all.Message.Thinking = text+r.Message.Content, thinking+r.Message.Thinking
-		all.Message.ToolCalls = append(calls, r.Message.ToolCalls...)
+		calls = append(calls, r.Message.ToolCalls...)
+		all.Message.ToolCalls = calls
 		return nil
 	})
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net"
 	"log/slog"
+	"net"
 	"time"
 
 	"mindrouter/internal/audit"

@@ -98,8 +98,8 @@ func TestEncoderRefusesArgumentsThatAreNoObject(t *testing.T) {
 			}
 			continue
 		}
-		for ev := range llm.Events(resp) {
-			if err := enc.Encode(ev); err != nil {
+		for ev, err := range llm.Events(resp) {
+			if err != nil || enc.Encode(ev) != nil {
 				break
 			}
 		}

@@ -176,7 +176,8 @@ func (e *completionEncoder) EncodeResponse(resp *llm.Response) error {
 		return errEnded
 	}
 	e.ended = true
-	b := append(e.appendHead(e.buf[:0]), `,"choices":[`...)
+	b := e.appendHead(e.buf[:0])
+	b = append(b, `,"choices":[`...)
 	for i := range resp.Choices {
 		if i > 0 {
 			b = append(b, ',')
@@ -185,6 +186,7 @@ func (e *completionEncoder) EncodeResponse(resp *llm.Response) error {
 	}
 	b = append(b, `],"usage":`...)
 	b = appendUsage(b, resp.Usage)
-	e.buf = append(b, "}\n"...)
+	b = append(b, "}\n"...)
+	e.buf = b
 	return e.flush()
 }

@@ -130,7 +130,8 @@ func (c *checker) add(text []byte) error {
 }
 
 func (c *checker) said(l line) error {
-	kind, text, thinking := "message", "", ""
+	kind := "message"
+	var text, thinking string
 	switch {
 	case (l.Message == nil) == (l.Response == nil):
 		return errors.New("want either message or response")
