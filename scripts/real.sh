@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Tests against model servers that we did not write: `make test-real`. They are the tests whose names
-# start with TestReal, in files with the build tag real below internal/e2e. Ollama must run. What comes
-# from Python packages may be missing, which is said; then, and only then, tests may be skipped.
+# start with TestReal, in files with the build tag real below internal/e2e, and with clients that we did not
+# write. Ollama must run. What comes from packages of Python or Node may be missing, which is said; then, and
+# only then, tests may be skipped.
 
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
+source scripts/clients.sh
 
 # A test of another name would be compiled here and run nowhere.
 misnamed=$(grep -rl '^//go:build real' internal --include='*_test.go' | xargs -r grep -nE '^func Test' | grep -v 'func TestReal\|func TestMain(' || true)
@@ -22,6 +24,20 @@ fi
 need 'a program that speaks' 'type -P flite' flite
 need 'a program that understands speech' 'type -P pocketsphinx_continuous && test -d /usr/share/pocketsphinx/model/en-us/en-us' \
 	pocketsphinx pocketsphinx-en-us
+python_clients=installed
+if ! find_python_clients; then
+	python_clients=missing
+	missing+=('the clients from PyPI (the reason is above)')
+fi
+node_clients=installed agents=installed
+if ! find_node_clients; then
+	node_clients=missing
+	missing+=('the clients from npm (the reason is above)')
+fi
+if ! find_agents; then
+	agents=missing
+	missing+=('the coding agents from npm (the reason is above)')
+fi
 # Other programs that an end-to-end test may need.
 start_postgres
 start_redis
@@ -39,10 +55,13 @@ What ran
   Ollama            $OLLAMA_VERSION, built for CPU
   llama-cpp-python  $llama_cpp
   speech            $(flite --version 2>&1 | sed -n 's/ *version: *//p' | head -n 1), PocketSphinx
+  Python clients    $python_clients, versions in $CLIENTS/requirements.txt
+  Node clients      $node_clients, versions in $CLIENTS/sdks/package.json
+  coding agents     $agents, versions in $CLIENTS/agents/package.json
   tests             $passed passed, $failed failed, $skipped skipped
 EOF
 for piece in "${missing[@]}"; do
-	echo "MISSING: $piece"
+	echo "NOT RUN: what needs $piece"
 done
 if ((passed + failed == 0)); then
 	echo 'error: no test ran' >&2

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # Every tool and test server that does not come from go.mod or from Debian, pinned in one place.
-# templ has no line here: its version is the one that go.mod requires.
+# templ has no line here: its version is the one that go.mod requires. Client programs of other languages
+# are pinned where their package managers look, in internal/e2e/clients.
 
 GOFUMPT=mvdan.cc/gofumpt@v0.12.0
 GOLANGCI_LINT=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -1,0 +1,1 @@
+codex exec --skip-git-repo-check "Say hello."

@@ -1,0 +1,1 @@
+opencode run "Say hello."
