@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"mindrouter/internal/dialect/openai"
@@ -38,8 +39,25 @@ func (c *openAIClient) options(m llm.Model, salt string) openai.CallOptions {
 	return o
 }
 
-// Chat implements Client.
+// Chat implements Client. A server that refuses the role of a developer, which its model's entry in the configuration
+// promised, is asked once more with a system message.
 func (c *openAIClient) Chat(ctx context.Context, call Call) (*Answer, error) {
+	answer, err := c.chat(ctx, call)
+	if err != nil && call.Model.DeveloperRole == string(llm.RoleDeveloper) && refusesDeveloper(err) {
+		call.Model.DeveloperRole = string(llm.RoleSystem)
+		if answer, err = c.chat(ctx, call); err == nil {
+			answer.Notes = append(answer.Notes, llm.Note{Field: "messages.role", What: "system"})
+		}
+	}
+	return answer, err
+}
+
+// refusesDeveloper reports whether a server has refused a request because of that role.
+func refusesDeveloper(err error) bool {
+	return llm.CodeOf(err) == llm.CodeInvalidRequest && strings.Contains(strings.ToLower(llm.AsError(err).Message), "developer")
+}
+
+func (c *openAIClient) chat(ctx context.Context, call Call) (*Answer, error) {
 	o := c.options(call.Model, call.CacheSalt)
 	o.InputTokens = call.InputTokens
 	encode, path := openai.EncodeChat, "/v1/chat/completions"
