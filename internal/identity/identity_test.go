@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -219,5 +221,26 @@ func TestPasswordHash(t *testing.T) {
 	}
 	if _, err := identity.VerifyPassword("x", "$argon2id$broken"); err == nil {
 		t.Error("a malformed hash was accepted")
+	}
+}
+
+// TestAFreshKeyIsHashedOnce sends many requests with a key that nobody has used yet. It is not parallel: it counts memory,
+// of which every hash takes 8 MiB.
+func TestAFreshKeyIsHashedOnce(t *testing.T) {
+	w := newWorld(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if _, err := w.authenticate(t, w.secret); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	runtime.ReadMemStats(&after)
+	if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib < 8 || mib > 8*6 {
+		t.Errorf("%d MiB for 50 requests with one key; want some of the 8 MiB of a hash, for the one or two that came first", mib)
 	}
 }
