@@ -28,11 +28,7 @@ func (a *API) messages(w http.ResponseWriter, r *http.Request, p identity.Princi
 
 // countTokens counts a prompt. It takes no slot and does not wait behind generation.
 func (a *API) countTokens(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}

@@ -238,6 +238,16 @@ func otherMethod(method string) string {
 	return http.MethodPost
 }
 
+// receive reads what the headers say about a request, and then its body.
+func (a *API) receive(w http.ResponseWriter, r *http.Request) (gateway.Meta, []byte, error) {
+	meta, err := a.meta(w, r)
+	if err != nil {
+		return meta, nil, err
+	}
+	body, err := a.body(w, r)
+	return meta, body, err
+}
+
 // body reads a request body whole: the reply may begin before a backend has read it.
 func (a *API) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := a.cfg.MaxBody

@@ -13,11 +13,7 @@ import (
 )
 
 func (a *API) speech(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}
@@ -102,11 +98,7 @@ func (a *API) transcript(w http.ResponseWriter, r *http.Request, m mediaAnswer, 
 }
 
 func (a *API) imageGenerations(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}

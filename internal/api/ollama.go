@@ -80,11 +80,7 @@ type (
 
 func (a *API) ollamaEmbed(decode embedDecoder, encode embedEncoder) handler {
 	return func(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-		meta, err := a.meta(w, r)
-		if err != nil {
-			return err
-		}
-		body, err := a.body(w, r)
+		meta, body, err := a.receive(w, r)
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,7 @@ func (a *API) completions(w http.ResponseWriter, r *http.Request, p identity.Pri
 
 // generate serves a generation in any dialect.
 func (a *API) generate(w http.ResponseWriter, r *http.Request, p identity.Principal, s surface, codec dialect.Codec) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}
@@ -119,11 +115,7 @@ func (a *API) whole(w http.ResponseWriter, r *http.Request, call gateway.Call, s
 }
 
 func (a *API) embeddings(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}

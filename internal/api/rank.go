@@ -32,11 +32,7 @@ func (a *API) rank(w http.ResponseWriter, r *http.Request, p identity.Principal,
 	decode func([]byte) (*llm.RankRequest, []llm.Note, error),
 	encode func(*llm.RankResponse, *llm.RankRequest, openai.RankReply) []byte,
 ) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}
@@ -56,11 +52,7 @@ func (a *API) rank(w http.ResponseWriter, r *http.Request, p identity.Principal,
 
 // tokenize counts a prompt, plain or of a chat, and tells the context that it must fit.
 func (a *API) tokenize(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}

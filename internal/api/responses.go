@@ -85,11 +85,7 @@ func (a *API) createResponse(w http.ResponseWriter, r *http.Request, p identity.
 }
 
 func (a *API) responseInputTokens(w http.ResponseWriter, r *http.Request, p identity.Principal) error {
-	meta, err := a.meta(w, r)
-	if err != nil {
-		return err
-	}
-	body, err := a.body(w, r)
+	meta, body, err := a.receive(w, r)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (d *decoder) said(b block) ([]llm.Block, *llm.Error) {
 	case "image":
 		m, err := image(readBlock(b.members["source"]))
 		if err != nil {
-			return nil, under("source", err)
+			return nil, dialect.Under("source", err)
 		}
 		return []llm.Block{{Kind: llm.BlockImage, Media: m}}, nil
 	case "document":
@@ -72,13 +72,13 @@ func image(source block) (*llm.Media, *llm.Error) {
 	case "base64":
 		_, data, err := dialect.DataOrBase64(source.word("data"))
 		if err != nil {
-			return nil, under("data", err)
+			return nil, dialect.Under("data", err)
 		}
 		m, err := dialect.ImageData(data)
-		return m, under("data", err)
+		return m, dialect.Under("data", err)
 	case "url":
 		m, err := dialect.Image(source.word("url"))
-		return m, under("url", err)
+		return m, dialect.Under("url", err)
 	case "file":
 		return nil, unsupported("type", "stored files are not supported; send base64")
 	default:
@@ -103,7 +103,7 @@ func (d *decoder) document(b block) ([]llm.Block, *llm.Error) {
 	case "base64":
 		var err *llm.Error
 		if m.Type, m.Data, err = dialect.DataOrBase64(source.word("data")); err != nil {
-			return nil, under("source.data", err)
+			return nil, dialect.Under("source.data", err)
 		}
 		if m.Type = source.word("media_type"); m.Type == "" {
 			m.Type = "application/pdf"
@@ -111,7 +111,7 @@ func (d *decoder) document(b block) ([]llm.Block, *llm.Error) {
 	case "content":
 		inner, err := d.contentSource(source.members["content"])
 		if err != nil {
-			return nil, under("source.content", err)
+			return nil, dialect.Under("source.content", err)
 		}
 		return append(append(blocks, texts(m.Name)...), inner...), nil
 	case "url":
@@ -136,11 +136,11 @@ func (d *decoder) contentSource(raw json.RawMessage) ([]llm.Block, *llm.Error) {
 	for i, item := range dialect.Elements(raw) {
 		b := readBlock(item)
 		if kind := b.kind(); kind != "text" && kind != "image" {
-			return nil, under(at("", i), llm.Invalid("type", "must be text or image"))
+			return nil, dialect.Under(dialect.At("", i), llm.Invalid("type", "must be text or image"))
 		}
 		said, err := d.said(b)
 		if err != nil {
-			return nil, under(at("", i), err)
+			return nil, dialect.Under(dialect.At("", i), err)
 		}
 		blocks = append(blocks, said...)
 	}
@@ -158,7 +158,7 @@ func (d *decoder) searchResult(b block) ([]llm.Block, *llm.Error) {
 	for i, item := range dialect.Elements(b.members["content"]) {
 		text, err := readBlock(item).text()
 		if err != nil {
-			return nil, under(at("content", i), err)
+			return nil, dialect.Under(dialect.At("content", i), err)
 		}
 		s.WriteString("\n" + text)
 	}
@@ -198,7 +198,7 @@ func (d *decoder) resultContent(raw json.RawMessage) ([]llm.Block, *llm.Error) {
 			said, err = d.said(b)
 		}
 		if err != nil {
-			return nil, under(at("", i), err)
+			return nil, dialect.Under(dialect.At("", i), err)
 		}
 		for _, s := range said {
 			if s.Kind == llm.BlockDocument {

@@ -21,7 +21,7 @@ func (d *decoder) system() {
 	}
 	text, err := systemText(raw)
 	if err != nil {
-		d.f.Adopt(under("system", err))
+		d.f.Adopt(dialect.Under("system", err))
 		return
 	}
 	if text != "" {
@@ -42,11 +42,11 @@ func systemText(raw json.RawMessage) (string, *llm.Error) {
 	for i, item := range dialect.Elements(raw) {
 		b := readBlock(item)
 		if kind := b.kind(); kind != "text" {
-			return "", under(at("", i), llm.Invalid("type", "must be text"))
+			return "", dialect.Under(dialect.At("", i), llm.Invalid("type", "must be text"))
 		}
 		s, err := b.text()
 		if err != nil {
-			return "", under(at("", i), err)
+			return "", dialect.Under(dialect.At("", i), err)
 		}
 		if s = withoutBilling(s); s != "" {
 			texts = append(texts, s)
@@ -82,7 +82,7 @@ func (d *decoder) messages() {
 			return
 		}
 		if err := h.message(i, item); err != nil {
-			d.f.Adopt(under(at("messages", i), err))
+			d.f.Adopt(dialect.Under(dialect.At("messages", i), err))
 			return
 		}
 		n++
@@ -136,7 +136,7 @@ func (h *history) message(i int, raw json.RawMessage) *llm.Error {
 	case llm.RoleSystem, llm.RoleDeveloper:
 		t.role = llm.RoleSystem
 	default:
-		h.d.note(at("messages", i)+".role", "user", "")
+		h.d.note(dialect.At("messages", i)+".role", "user", "")
 		t.role = llm.RoleUser
 	}
 	if dialect.Null(content) {
@@ -145,7 +145,7 @@ func (h *history) message(i int, raw json.RawMessage) *llm.Error {
 	if t.role == llm.RoleSystem {
 		text, err := systemText(content)
 		if err != nil {
-			return under("content", err)
+			return dialect.Under("content", err)
 		}
 		if text != "" {
 			t.blocks = append(t.blocks, llm.TextBlock(text))
@@ -177,7 +177,7 @@ func (h *history) content(t *turn, raw json.RawMessage) *llm.Error {
 	}
 	for i, item := range dialect.Elements(raw) {
 		if err := h.block(t, item); err != nil {
-			return under(at("content", i), err)
+			return dialect.Under(dialect.At("content", i), err)
 		}
 	}
 	return nil
@@ -270,7 +270,7 @@ func (h *history) result(t *turn, b block) *llm.Error {
 	r.IsError, _ = dialect.Bool(b.members["is_error"])
 	var err *llm.Error
 	if r.Content, err = h.d.resultContent(b.members["content"]); err != nil {
-		return under("content", err)
+		return dialect.Under("content", err)
 	}
 	t.results = append(t.results, llm.Block{Kind: llm.BlockToolResult, ToolResult: r})
 	return nil

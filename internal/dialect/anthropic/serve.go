@@ -39,15 +39,12 @@ func (m Messages) NewEncoder(w io.Writer, reply dialect.Reply) dialect.Encoder {
 }
 
 func decode(body []byte, read func(*decoder)) (*llm.Request, []llm.Note, error) {
-	body = dialect.TrimBOM(body)
-	if err := dialect.Validate(body); err != nil {
-		return nil, nil, llm.Invalid("", "%s", err)
-	}
-	if dialect.Kind(body) != '{' {
-		return nil, nil, llm.Invalid("", "the body must be a JSON object")
+	f, err := dialect.ReadBody(body)
+	if err != nil {
+		return nil, nil, err
 	}
 	d := decoder{
-		f:   dialect.ReadFields(body, ""),
+		f:   f,
 		req: &llm.Request{Origin: llm.DialectAnthropic},
 	}
 	read(&d)
@@ -129,9 +126,9 @@ func (d *decoder) stop(raw json.RawMessage) {
 		s, ok := dialect.Unquote(item)
 		switch {
 		case !ok:
-			d.f.Fail(at(field, i), "must be a string")
+			d.f.Fail(dialect.At(field, i), "must be a string")
 		case s == "":
-			d.note(at(field, i), "dropped", "") // an empty stop sequence would match at once; servers refuse it
+			d.note(dialect.At(field, i), "dropped", "") // an empty stop sequence would match at once; servers refuse it
 		default:
 			d.req.Stop = append(d.req.Stop, s)
 		}
@@ -164,7 +161,7 @@ func (d *decoder) extras() {
 			d.req.Extra = map[string]json.RawMessage{}
 		}
 		d.req.Extra[name] = d.f.Take(name)
-		d.note(noteName(name), "dropped", "")
+		d.note(dialect.NoteName(name), "dropped", "")
 	}
 }
 
@@ -173,17 +170,4 @@ func emptyList(raw json.RawMessage) bool {
 		return false
 	}
 	return dialect.Kind(raw) == '['
-}
-
-// noteName keeps a client's own name of something out of headers if it could not stand in one.
-func noteName(name string) string {
-	if name == "" || len(name) > 64 {
-		return "unknown_field"
-	}
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c > '~' || c == ',' || c == '=' {
-			return "unknown_field"
-		}
-	}
-	return name
 }

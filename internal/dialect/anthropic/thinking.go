@@ -60,7 +60,7 @@ func (d *decoder) output() {
 	}
 	format := readFormat(o, "format")
 	for _, name := range o.Rest() {
-		d.note(noteName("output_config."+name), "dropped", "")
+		d.note(dialect.NoteName("output_config."+name), "dropped", "")
 	}
 	d.f.Adopt(o.Err())
 	old := readFormat(d.f, "output_format")

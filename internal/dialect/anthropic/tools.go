@@ -24,10 +24,10 @@ func (d *decoder) tools() {
 		tool, kind, err := readTool(item)
 		switch {
 		case err != nil:
-			d.f.Adopt(under(at("tools", i), err))
+			d.f.Adopt(dialect.Under(dialect.At("tools", i), err))
 			return
 		case kind != "":
-			d.note(at("tools", i), "dropped", noteName(kind))
+			d.note(dialect.At("tools", i), "dropped", dialect.NoteName(kind))
 			dropped = append(dropped, tool.Name)
 		default:
 			d.req.Tools = append(d.req.Tools, tool)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 
 	"mindrouter/internal/dialect"
 	"mindrouter/internal/llm"
@@ -75,7 +74,7 @@ func Local(r *llm.Request) (*llm.Response, bool) {
 const unload = "keep_alive"
 
 func decodeRequest(body []byte, read func(*requestDecoder)) (*llm.Request, []llm.Note, error) {
-	f, err := readBody(body)
+	f, err := dialect.ReadBody(body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,17 +84,6 @@ func decodeRequest(body []byte, read func(*requestDecoder)) (*llm.Request, []llm
 		return nil, nil, err
 	}
 	return d.req, d.notes, nil
-}
-
-func readBody(body []byte) (*dialect.Fields, error) {
-	body = dialect.TrimBOM(body)
-	if err := dialect.Validate(body); err != nil {
-		return nil, llm.Invalid("", "%s", err)
-	}
-	if dialect.Kind(body) != '{' {
-		return nil, llm.Invalid("", "the body must be a JSON object")
-	}
-	return dialect.ReadFields(body, ""), nil
 }
 
 // requestDecoder fills one request. Its parts read the fields they know; what is left is unknown.
@@ -218,7 +206,7 @@ func (d *requestDecoder) common() {
 		}
 	}
 	for _, name := range f.Rest() {
-		d.note(noteName(name), "dropped")
+		d.note(dialect.NoteName(name), "dropped")
 	}
 }
 
@@ -294,7 +282,7 @@ func (d *requestDecoder) options() {
 		}
 	}
 	for _, name := range o.Rest() {
-		d.note(noteName("options."+name), "dropped")
+		d.note(dialect.NoteName("options."+name), "dropped")
 	}
 	d.f.Adopt(o.Err())
 }
@@ -314,17 +302,9 @@ func (d *requestDecoder) stop(o *dialect.Fields) {
 	for i, item := range dialect.Elements(raw) {
 		switch s, ok := dialect.Unquote(item); {
 		case !ok:
-			o.Fail(at("stop", i), "must be a string")
+			o.Fail(dialect.At("stop", i), "must be a string")
 		case s != "":
 			d.req.Stop = append(d.req.Stop, s)
 		}
 	}
-}
-
-// noteName keeps a client's own name of something out of headers if it could not stand in one.
-func noteName(name string) string {
-	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' }) {
-		return "unknown_field"
-	}
-	return name
 }

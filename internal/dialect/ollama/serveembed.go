@@ -29,7 +29,7 @@ func DecodeEmbed(body []byte) (*llm.EmbedRequest, []llm.Note, error) {
 				f.Fail("input", "has more than %d entries", maxInputs)
 				return
 			case !ok:
-				f.Fail(at("input", i), "must be a string")
+				f.Fail(dialect.At("input", i), "must be a string")
 				return
 			}
 			r.Inputs = append(r.Inputs, llm.EmbedInput{Text: s})
@@ -46,7 +46,7 @@ func DecodeEmbeddings(body []byte) (*llm.EmbedRequest, []llm.Note, error) {
 }
 
 func decodeEmbed(body []byte, inputs func(*dialect.Fields, *llm.EmbedRequest)) (*llm.EmbedRequest, []llm.Note, error) {
-	f, err := readBody(body)
+	f, err := dialect.ReadBody(body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +65,7 @@ func decodeEmbed(body []byte, inputs func(*dialect.Fields, *llm.EmbedRequest)) (
 	r.Truncate = &cut
 	var notes []llm.Note
 	for _, name := range f.Rest() { // options and keep_alive among them
-		notes = append(notes, llm.Note{Field: noteName(name), What: "dropped"})
+		notes = append(notes, llm.Note{Field: dialect.NoteName(name), What: "dropped"})
 	}
 	if err := f.Err(); err != nil {
 		return nil, nil, err

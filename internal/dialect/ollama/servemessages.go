@@ -9,20 +9,6 @@ import (
 	"mindrouter/internal/llm"
 )
 
-func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
-
-// under puts a path before the field that an error blames.
-func under(path string, err *llm.Error) *llm.Error {
-	e := *err
-	switch {
-	case e.Param == "":
-		e.Param = path
-	default:
-		e.Param = path + "." + e.Param
-	}
-	return &e
-}
-
 func (d *requestDecoder) messages() {
 	raw := d.f.Take("messages")
 	if raw != nil && dialect.Kind(raw) != '[' {
@@ -36,7 +22,7 @@ func (d *requestDecoder) messages() {
 			return
 		}
 		if err := h.add(i, item); err != nil {
-			d.f.Adopt(under(at("messages", i), err))
+			d.f.Adopt(dialect.Under(dialect.At("messages", i), err))
 			return
 		}
 	}
@@ -57,7 +43,7 @@ func (h *turns) add(i int, raw json.RawMessage) *llm.Error {
 	f := dialect.ReadFields(raw, "")
 	role := strings.ToLower(f.String("role"))
 	text, thinking := f.String("content"), f.String("thinking")
-	images := h.d.images(at("messages", i)+".images", f.Take("images"))
+	images := h.d.images(dialect.At("messages", i)+".images", f.Take("images"))
 	calls, err := h.calls(f.Take("tool_calls"))
 	if err != nil {
 		return err
@@ -91,7 +77,7 @@ func (h *turns) add(i int, raw json.RawMessage) *llm.Error {
 	case llm.RoleSystem, llm.RoleDeveloper, llm.RoleUser:
 		msg.Blocks = append([]llm.Block{llm.TextBlock(text)}, images...)
 	default:
-		h.d.note(at("messages", i)+".role", "user")
+		h.d.note(dialect.At("messages", i)+".role", "user")
 		msg.Role = llm.RoleUser
 		msg.Blocks = append([]llm.Block{llm.TextBlock(text)}, images...)
 	}
@@ -125,7 +111,7 @@ func (h *turns) calls(raw json.RawMessage) ([]llm.ToolCall, *llm.Error) {
 	}
 	var out []llm.ToolCall
 	for i, item := range dialect.Elements(raw) {
-		path := at("tool_calls", i)
+		path := dialect.At("tool_calls", i)
 		o := dialect.ReadFields(item, "")
 		c := llm.ToolCall{ID: o.String("id")}
 		fn := o.Object("function")
@@ -142,7 +128,7 @@ func (h *turns) calls(raw json.RawMessage) ([]llm.ToolCall, *llm.Error) {
 			o.Fail("function.name", "is required")
 		}
 		if err := llm.AsError(o.Err()); err != nil {
-			return nil, under(path, err)
+			return nil, dialect.Under(path, err)
 		}
 		if h.n++; c.ID == "" {
 			c.ID = fmt.Sprintf("call_%d", h.n)
@@ -167,7 +153,7 @@ func (d *requestDecoder) images(path string, raw json.RawMessage) []llm.Block {
 			media, err = dialect.ImageData(data)
 		}
 		if err != nil {
-			d.f.Adopt(under(at(path, i), err))
+			d.f.Adopt(dialect.Under(dialect.At(path, i), err))
 			return nil
 		}
 		out = append(out, llm.Block{Kind: llm.BlockImage, Media: media})
@@ -186,7 +172,7 @@ func (d *requestDecoder) tools() {
 			d.f.Fail("tools", "has more than %d entries", maxTools)
 			return
 		}
-		o := dialect.ReadFields(item, at("tools", i))
+		o := dialect.ReadFields(item, dialect.At("tools", i))
 		fn := o.Object("function")
 		t := llm.Tool{Name: fn.String("name"), Description: fn.String("description"), Schema: fn.Take("parameters")}
 		if t.Name == "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"mindrouter/internal/dialect"
 	"mindrouter/internal/llm"
 )
 
@@ -94,7 +95,7 @@ func EncodeRunning(cards []ModelCard, now time.Time) []byte {
 
 // DecodeShowRequest returns the model that the body of POST /api/show names. Errors are *llm.Error.
 func DecodeShowRequest(body []byte) (string, error) {
-	f, err := readBody(body)
+	f, err := dialect.ReadBody(body)
 	if err != nil {
 		return "", err
 	}

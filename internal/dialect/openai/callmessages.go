@@ -36,7 +36,7 @@ func (c *call) messages() ([]wireOut, error) {
 			out = append(out, w)
 		}
 		if err != nil {
-			return nil, under("messages", err)
+			return nil, dialect.Under("messages", err)
 		}
 	}
 	if len(pictures) > 0 {

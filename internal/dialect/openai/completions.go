@@ -79,10 +79,10 @@ func (d *decoder) prompt() {
 			d.f.Fail("prompt", "has more than %d entries", maxPrompts)
 			return
 		case i == 0:
-			d.one(at("prompt", i), item, d.req.Raw)
+			d.one(dialect.At("prompt", i), item, d.req.Raw)
 		default:
 			var p llm.RawPrompt
-			d.one(at("prompt", i), item, &p)
+			d.one(dialect.At("prompt", i), item, &p)
 			d.req.Raw.More = append(d.req.Raw.More, p)
 		}
 	}

@@ -18,11 +18,10 @@ const maxInputs = 2048
 
 // DecodeEmbed decodes the body of POST /v1/embeddings. Errors are *llm.Error with the field at fault.
 func DecodeEmbed(body []byte) (*llm.EmbedRequest, []llm.Note, error) {
-	body = dialect.TrimBOM(body)
-	if err := dialect.Validate(body); err != nil {
-		return nil, nil, llm.Invalid("", "%s", err)
+	f, err := dialect.ReadBody(body)
+	if err != nil {
+		return nil, nil, err
 	}
-	f := dialect.ReadFields(body, "")
 	r := &llm.EmbedRequest{Origin: llm.DialectOpenAI, Model: f.String("model")}
 	if r.Model == "" {
 		f.Fail("model", "is required")
@@ -46,7 +45,7 @@ func DecodeEmbed(body []byte) (*llm.EmbedRequest, []llm.Note, error) {
 	}
 	var notes []llm.Note
 	for _, name := range f.Rest() {
-		notes = append(notes, llm.Note{Field: noteName(name), What: "dropped"})
+		notes = append(notes, llm.Note{Field: dialect.NoteName(name), What: "dropped"})
 	}
 	if err := f.Err(); err != nil {
 		return nil, nil, err
@@ -75,11 +74,11 @@ func readInputs(f *dialect.Fields, r *llm.EmbedRequest) {
 			s, _ := dialect.Unquote(item)
 			r.Inputs = append(r.Inputs, llm.EmbedInput{Text: s})
 		case '[':
-			r.Inputs = append(r.Inputs, llm.EmbedInput{Tokens: readTokens(f, at("input", i), item)})
+			r.Inputs = append(r.Inputs, llm.EmbedInput{Tokens: readTokens(f, dialect.At("input", i), item)})
 		default:
 			n, ok := dialect.Int(item)
 			if !ok || n < 0 {
-				f.Fail(at("input", i), "must be a string or token ids")
+				f.Fail(dialect.At("input", i), "must be a string or token ids")
 				return
 			}
 			tokens = append(tokens, int(n))
@@ -100,7 +99,7 @@ func readTokens(f *dialect.Fields, path string, raw json.RawMessage) []int {
 	for i, item := range dialect.Elements(raw) {
 		n, ok := dialect.Int(item)
 		if !ok || n < 0 {
-			f.Fail(at(path, i), "must be a token id")
+			f.Fail(dialect.At(path, i), "must be a token id")
 			return tokens
 		}
 		tokens = append(tokens, int(n))

@@ -62,7 +62,7 @@ func (f *fields) list(name string) []string {
 func (f *fields) indexed(name string) []string {
 	var keys []string
 	for i := 0; ; i++ {
-		key := at(name, i)
+		key := dialect.At(name, i)
 		if f.form.Values[key] == nil {
 			return keys
 		}
@@ -127,11 +127,11 @@ func (f *fields) rest(passes map[string]bool) (map[string]json.RawMessage, []llm
 		if v := f.form.Values[name]; passes[name] && len(v) == 1 {
 			extra[name] = dialect.Quote(v[0])
 		} else {
-			notes = append(notes, llm.Note{Field: noteName(name), What: "dropped"})
+			notes = append(notes, llm.Note{Field: dialect.NoteName(name), What: "dropped"})
 		}
 	}
 	for _, name := range f.form.Unread {
-		notes = append(notes, llm.Note{Field: noteName(name), What: "dropped"})
+		notes = append(notes, llm.Note{Field: dialect.NoteName(name), What: "dropped"})
 	}
 	return extra, notes
 }

@@ -95,7 +95,7 @@ func constraint(f *dialect.Fields, prefix string) llm.Format {
 		for i, item := range dialect.Elements(raw) {
 			s, ok := dialect.Unquote(item)
 			if !ok {
-				f.Fail(at(prefix+"choice", i), "must be a string")
+				f.Fail(dialect.At(prefix+"choice", i), "must be a string")
 			}
 			format.Choices = append(format.Choices, s)
 		}

@@ -33,7 +33,7 @@ var imageFormats = []string{"png", "jpeg", "webp"}
 
 // DecodeImageGeneration decodes the body of POST /v1/images/generations. Errors are *llm.Error with the field at fault.
 func DecodeImageGeneration(body []byte) (*llm.ImageRequest, []llm.Note, error) {
-	f, err := mediaBody(body)
+	f, err := dialect.ReadBody(body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +74,7 @@ func DecodeImageEdit(form *Form) (*llm.ImageRequest, []llm.Note, error) {
 	}
 	r.Images = append(append(r.Images, form.Files["image"]...), form.Files["image[]"]...)
 	for i := range maxImageInputs {
-		r.Images = append(r.Images, form.Files[at("image", i)]...)
+		r.Images = append(r.Images, form.Files[dialect.At("image", i)]...)
 	}
 	switch n := len(r.Images); {
 	case n == 0:

@@ -26,7 +26,7 @@ func (d *decoder) messages() {
 		}
 		msg, err := h.message(i, item)
 		if err != nil {
-			d.f.Adopt(under(at("messages", i), err))
+			d.f.Adopt(dialect.Under(dialect.At("messages", i), err))
 			return
 		}
 		d.req.Messages = append(d.req.Messages, msg)
@@ -108,7 +108,7 @@ func (h *history) message(i int, raw json.RawMessage) (llm.Message, *llm.Error) 
 	case "function":
 		err = h.function(w, &msg)
 	default:
-		h.d.note(at("messages", i)+".role", "user")
+		h.d.note(dialect.At("messages", i)+".role", "user")
 		msg.Role = llm.RoleUser
 		msg.Blocks, err = content(w.content)
 	}
@@ -134,7 +134,7 @@ func (h *history) assistant(i int, w wireMessage, msg *llm.Message) *llm.Error {
 		for n, item := range dialect.Elements(w.toolCalls) {
 			call, err := readCall(item)
 			if err != nil {
-				return under(at("tool_calls", n), err)
+				return dialect.Under(dialect.At("tool_calls", n), err)
 			}
 			h.call(i, n, call, msg)
 		}
@@ -142,12 +142,12 @@ func (h *history) assistant(i int, w wireMessage, msg *llm.Message) *llm.Error {
 	if dialect.Kind(w.functionCall) == '{' {
 		call, err := readFunction(w.functionCall)
 		if err != nil {
-			return under("function_call", err)
+			return dialect.Under("function_call", err)
 		}
 		h.call(i, 0, call, msg)
 	}
 	if dialect.Null(w.content) && len(msg.Blocks) == 0 {
-		h.d.note(at("messages", i)+".content", "empty")
+		h.d.note(dialect.At("messages", i)+".content", "empty")
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func readCall(raw json.RawMessage) (llm.ToolCall, *llm.Error) {
 	}
 	call, err := readFunction(function)
 	if err != nil {
-		return call, under("function", err)
+		return call, dialect.Under("function", err)
 	}
 	call.ID, _ = dialect.Unquote(id)
 	return call, nil

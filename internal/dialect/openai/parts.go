@@ -26,7 +26,7 @@ func content(raw json.RawMessage) ([]llm.Block, *llm.Error) {
 	for i, item := range dialect.Elements(raw) {
 		b, err := part(item)
 		if err != nil {
-			return nil, under(at("content", i), err)
+			return nil, dialect.Under(dialect.At("content", i), err)
 		}
 		if b.Kind != llm.BlockText || b.Text != "" {
 			blocks = append(blocks, b)
@@ -78,7 +78,7 @@ func underIf(parent string, err *llm.Error) *llm.Error {
 	if err == nil {
 		return nil
 	}
-	return under(parent, err)
+	return dialect.Under(parent, err)
 }
 
 // imagePart reads image_url, an object with url and detail or, from some clients, the URL itself.
@@ -101,7 +101,7 @@ func imagePart(raw, detail json.RawMessage) (llm.Block, *llm.Error) {
 	}
 	m, err := dialect.Image(ref)
 	if err != nil {
-		return llm.Block{}, under(path, err)
+		return llm.Block{}, dialect.Under(path, err)
 	}
 	m.Detail, _ = dialect.Unquote(detail)
 	return llm.Block{Kind: llm.BlockImage, Media: m}, nil
@@ -131,7 +131,7 @@ func audioPart(raw json.RawMessage) (llm.Block, *llm.Error) {
 	}
 	_, data, err := dialect.DataOrBase64(payload)
 	if err != nil {
-		return llm.Block{}, under("data", err)
+		return llm.Block{}, dialect.Under("data", err)
 	}
 	return llm.Block{Kind: llm.BlockAudio, Media: &llm.Media{Type: mediaType, Data: data}}, nil
 }
@@ -158,7 +158,7 @@ func inlineFile(payload, name string) (llm.Block, *llm.Error) {
 	}
 	mediaType, data, err := dialect.DataOrBase64(payload)
 	if err != nil {
-		return llm.Block{}, under("file_data", err)
+		return llm.Block{}, dialect.Under("file_data", err)
 	}
 	if mediaType == "" {
 		mediaType = "application/octet-stream"
@@ -169,7 +169,7 @@ func inlineFile(payload, name string) (llm.Block, *llm.Error) {
 	if strings.HasPrefix(mediaType, "image/") {
 		m, err := dialect.ImageData(data)
 		if err != nil {
-			return llm.Block{}, under("file_data", err)
+			return llm.Block{}, dialect.Under("file_data", err)
 		}
 		return llm.Block{Kind: llm.BlockImage, Media: m}, nil
 	}

@@ -62,11 +62,10 @@ func DecodeScore(body []byte) (*llm.RankRequest, []llm.Note, error) {
 }
 
 func decodeRank(body []byte, read func(*dialect.Fields, *llm.RankRequest)) (*llm.RankRequest, []llm.Note, error) {
-	body = dialect.TrimBOM(body)
-	if err := dialect.Validate(body); err != nil {
-		return nil, nil, llm.Invalid("", "%s", err)
+	f, err := dialect.ReadBody(body)
+	if err != nil {
+		return nil, nil, err
 	}
-	f := dialect.ReadFields(body, "")
 	r := &llm.RankRequest{Origin: llm.DialectOpenAI, Model: f.String("model")}
 	if r.Model == "" {
 		f.Fail("model", "is required")
@@ -75,7 +74,7 @@ func decodeRank(body []byte, read func(*dialect.Fields, *llm.RankRequest)) (*llm
 	f.String("user")
 	var notes []llm.Note
 	for _, name := range f.Rest() {
-		notes = append(notes, llm.Note{Field: noteName(name), What: "dropped"})
+		notes = append(notes, llm.Note{Field: dialect.NoteName(name), What: "dropped"})
 	}
 	if err := f.Err(); err != nil {
 		return nil, nil, err
@@ -106,7 +105,7 @@ func rankTexts(f *dialect.Fields, name string) []string {
 			}
 		}
 		if !ok {
-			f.Fail(at(name, i), "must be a text, or an object with one")
+			f.Fail(dialect.At(name, i), "must be a text, or an object with one")
 			return nil
 		}
 		out = append(out, text)

@@ -237,7 +237,7 @@ func (d *responsesDecoder) include() {
 		word, ok := dialect.Unquote(item)
 		switch {
 		case !ok:
-			d.f.Fail(at("include", i), "must be a string")
+			d.f.Fail(dialect.At("include", i), "must be a string")
 		case word == "message.output_text.logprobs":
 			d.req.Logprobs = &on
 		case word == "reasoning.encrypted_content":
@@ -295,7 +295,7 @@ func (d *responsesDecoder) reasoning() {
 	}
 	d.f.Adopt(o.Err())
 	for _, name := range o.Rest() {
-		d.note(noteName("reasoning."+name), "dropped")
+		d.note(dialect.NoteName("reasoning."+name), "dropped")
 	}
 	d.templateArguments(d.f.Take("chat_template_kwargs"))
 }
@@ -318,7 +318,7 @@ func (d *responsesDecoder) text() {
 		d.echo("text.format", raw)
 	}
 	for _, name := range o.Rest() {
-		d.note(noteName("text."+name), "dropped")
+		d.note(dialect.NoteName("text."+name), "dropped")
 	}
 	d.f.Adopt(o.Err())
 }

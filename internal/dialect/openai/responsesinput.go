@@ -58,8 +58,8 @@ func (d *responsesDecoder) ownInput(c *conversation, raw json.RawMessage) {
 			d.f.Fail("input", "has more than %d entries", maxMessages)
 			return
 		}
-		if err := c.add(at("input", i), i, item); err != nil {
-			d.f.Adopt(under(at("input", i), err))
+		if err := c.add(dialect.At("input", i), i, item); err != nil {
+			d.f.Adopt(dialect.Under(dialect.At("input", i), err))
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (c *conversation) add(place string, index int, raw json.RawMessage) *llm.Er
 	case "compaction":
 		c.d.once(llm.Note{Field: "input.compaction", What: "dropped", Semantic: true}) // sealed by another service
 	default:
-		c.d.once(llm.Note{Field: noteName("input." + kind), What: "dropped"})
+		c.d.once(llm.Note{Field: dialect.NoteName("input." + kind), What: "dropped"})
 	}
 	return nil
 }

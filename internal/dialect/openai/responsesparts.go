@@ -54,7 +54,7 @@ func itemContent(field string, raw json.RawMessage) ([]llm.Block, *llm.Error) {
 	for i, item := range dialect.Elements(raw) {
 		b, err := itemPart(item)
 		if err != nil {
-			return nil, under(at(field, i), err)
+			return nil, dialect.Under(dialect.At(field, i), err)
 		}
 		if (b.Kind != llm.BlockText && b.Kind != llm.BlockRefusal) || b.Text != "" {
 			blocks = append(blocks, b)

@@ -39,8 +39,8 @@ func (t *toolbox) list(field string, raw json.RawMessage) {
 	}
 	for i, item := range dialect.Elements(raw) {
 		t.count++
-		if err := t.add(at(field, i), item); err != nil {
-			t.d.f.Adopt(under(at(field, i), err))
+		if err := t.add(dialect.At(field, i), item); err != nil {
+			t.d.f.Adopt(dialect.Under(dialect.At(field, i), err))
 			return
 		}
 		if t.count > maxResponsesTools {
@@ -89,7 +89,7 @@ func (t *toolbox) kept() json.RawMessage {
 
 func (t *toolbox) leaveOut(place, kind string) {
 	t.hosted = append(t.hosted, kind)
-	t.d.notes = append(t.d.notes, llm.Note{Field: place, What: "dropped", Detail: noteName(kind)})
+	t.d.notes = append(t.d.notes, llm.Note{Field: place, What: "dropped", Detail: dialect.NoteName(kind)})
 }
 
 func (t *toolbox) namespace(place string, raw json.RawMessage) *llm.Error {
@@ -108,7 +108,7 @@ func (t *toolbox) namespace(place string, raw json.RawMessage) *llm.Error {
 		if t.count++; t.count > maxResponsesTools {
 			break // the whole list will be refused
 		}
-		inner := at("tools", i)
+		inner := dialect.At("tools", i)
 		kind := typeOf(item)
 		if kind == "" {
 			kind = "function"
@@ -119,7 +119,7 @@ func (t *toolbox) namespace(place string, raw json.RawMessage) *llm.Error {
 		}
 		tool, err := readResponsesTool(kind, item)
 		if err != nil {
-			return under(inner, err)
+			return dialect.Under(inner, err)
 		}
 		tool.Namespace, tool.Member = name, tool.Name
 		t.put(tool)
@@ -245,7 +245,7 @@ func (t *toolbox) choice(raw json.RawMessage) {
 	}
 	tc, err := t.readChoice(raw)
 	if err != nil {
-		t.d.f.Adopt(under("tool_choice", err))
+		t.d.f.Adopt(dialect.Under("tool_choice", err))
 		return
 	}
 	if len(t.d.req.Tools) == 0 {
@@ -282,7 +282,7 @@ func (t *toolbox) readChoice(raw json.RawMessage) (llm.ToolChoice, *llm.Error) {
 		return llm.ToolChoice{}, llm.Invalid("type", "is required")
 	default:
 		return llm.ToolChoice{}, &llm.Error{
-			Code: llm.CodeUnsupported, Param: "type", Message: "a tool of type " + noteName(kind) + " runs at the server, which is not supported here",
+			Code: llm.CodeUnsupported, Param: "type", Message: "a tool of type " + dialect.NoteName(kind) + " runs at the server, which is not supported here",
 		}
 	}
 }
@@ -321,7 +321,7 @@ func (t *toolbox) allowed(f *dialect.Fields) (llm.ToolChoice, *llm.Error) {
 	if mode := f.String("mode"); mode != "" {
 		var err *llm.Error
 		if tc, err = choiceWord(mode); err != nil {
-			return tc, under("mode", err)
+			return tc, dialect.Under("mode", err)
 		}
 	}
 	n := 0
@@ -329,13 +329,13 @@ func (t *toolbox) allowed(f *dialect.Fields) (llm.ToolChoice, *llm.Error) {
 		if n++; n > maxResponsesTools {
 			return tc, llm.Invalid("tools", "has more than %d entries", maxResponsesTools)
 		}
-		place := at("tools", i)
+		place := dialect.At("tools", i)
 		inner := dialect.ReadFields(item, "")
 		switch kind := inner.String("type"); kind {
 		case "function", "custom":
 			name, err := t.named(inner)
 			if err != nil {
-				return tc, under(place, err)
+				return tc, dialect.Under(place, err)
 			}
 			tc.Allowed = append(tc.Allowed, name)
 		case "namespace":

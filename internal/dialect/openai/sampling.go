@@ -58,7 +58,7 @@ func (d *decoder) runnerOptions() {
 	}
 	d.f.Adopt(o.Err())
 	for _, name := range o.Rest() {
-		d.note(noteName("options."+name), "dropped")
+		d.note(dialect.NoteName("options."+name), "dropped")
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *decoder) tokenIDs(name string, raw json.RawMessage) []int {
 	for i, item := range dialect.Elements(raw) {
 		n, ok := dialect.Int(item)
 		if !ok {
-			d.f.Fail(at(name, i), "must be a whole number")
+			d.f.Fail(dialect.At(name, i), "must be a whole number")
 		}
 		ids = append(ids, int(n))
 	}

@@ -34,15 +34,12 @@ func (Chat) DecodeChat(body []byte) (*llm.Request, []llm.Note, error) {
 }
 
 func decode(body []byte, read func(*decoder)) (*llm.Request, []llm.Note, error) {
-	body = dialect.TrimBOM(body)
-	if err := dialect.Validate(body); err != nil {
-		return nil, nil, llm.Invalid("", "%s", err)
-	}
-	if dialect.Kind(body) != '{' {
-		return nil, nil, llm.Invalid("", "the body must be a JSON object")
+	f, err := dialect.ReadBody(body)
+	if err != nil {
+		return nil, nil, err
 	}
 	d := decoder{
-		f:   dialect.ReadFields(body, ""),
+		f:   f,
 		req: &llm.Request{Origin: llm.DialectOpenAI},
 	}
 	read(&d)
@@ -138,9 +135,9 @@ func (d *decoder) stop(field string, raw json.RawMessage) []string {
 		s, ok := dialect.Unquote(item)
 		switch {
 		case !ok:
-			d.f.Fail(at(field, i), "must be a string")
+			d.f.Fail(dialect.At(field, i), "must be a string")
 		case s == "":
-			d.note(at(field, i), "dropped") // an empty stop sequence would match at once; servers refuse it
+			d.note(dialect.At(field, i), "dropped") // an empty stop sequence would match at once; servers refuse it
 		default:
 			stops = append(stops, s)
 		}
@@ -186,7 +183,7 @@ func (d *decoder) extras() {
 		case name == "web_search_options" || name == "documents" || name == "chat_template":
 			d.semantic(name, "dropped")
 		default:
-			d.note(noteName(name), "dropped")
+			d.note(dialect.NoteName(name), "dropped")
 		}
 	}
 }
@@ -196,19 +193,6 @@ func (d *decoder) extra(name string, value json.RawMessage) {
 		d.req.Extra = map[string]json.RawMessage{}
 	}
 	d.req.Extra[name] = value
-}
-
-// noteName keeps a client's own field name out of headers if it could not stand in one.
-func noteName(name string) string {
-	if len(name) > 64 {
-		return "unknown_field"
-	}
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c > '~' || c == ',' || c == '=' {
-			return "unknown_field"
-		}
-	}
-	return name
 }
 
 // passes lists the extra fields that only steer sampling or stopping and are safe to hand to a backend as they are.

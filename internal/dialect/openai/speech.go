@@ -36,7 +36,7 @@ var speechPasses = set("seed", "temperature", "top_p", "top_k", "repetition_pena
 
 // DecodeSpeech decodes the body of POST /v1/audio/speech. Errors are *llm.Error with the field at fault.
 func DecodeSpeech(body []byte) (*llm.SpeechRequest, []llm.Note, error) {
-	f, err := mediaBody(body)
+	f, err := dialect.ReadBody(body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,18 +93,6 @@ func readVoice(f *dialect.Fields, r *llm.SpeechRequest) {
 	}
 }
 
-// mediaBody reads the object of a JSON body.
-func mediaBody(body []byte) (*dialect.Fields, error) {
-	body = dialect.TrimBOM(body)
-	if err := dialect.Validate(body); err != nil {
-		return nil, llm.Invalid("", "%s", err)
-	}
-	if dialect.Kind(body) != '{' {
-		return nil, llm.Invalid("", "the body must be a JSON object")
-	}
-	return dialect.ReadFields(body, ""), nil
-}
-
 func mediaModel(f *dialect.Fields) string {
 	m := f.String("model")
 	switch {
@@ -124,7 +112,7 @@ func mediaRest(f *dialect.Fields, passes map[string]bool) (map[string]json.RawMe
 		if passes[name] {
 			extra[name] = f.Take(name)
 		} else {
-			notes = append(notes, llm.Note{Field: noteName(name), What: "dropped"})
+			notes = append(notes, llm.Note{Field: dialect.NoteName(name), What: "dropped"})
 		}
 	}
 	return extra, notes

@@ -42,7 +42,7 @@ func (d *decoder) toolList(name string, raw json.RawMessage, read func(json.RawM
 		}
 		tool, err := read(item)
 		if err != nil {
-			d.f.Adopt(under(at(name, i), err))
+			d.f.Adopt(dialect.Under(dialect.At(name, i), err))
 			return
 		}
 		d.req.Tools = append(d.req.Tools, tool)
@@ -72,7 +72,7 @@ func readTool(raw json.RawMessage) (llm.Tool, *llm.Error) {
 	}
 	tool, err := readLegacyTool(function)
 	if err != nil {
-		return tool, under("function", err)
+		return tool, dialect.Under("function", err)
 	}
 	return tool, nil
 }
@@ -101,7 +101,7 @@ func (d *decoder) choice(field string, raw json.RawMessage) {
 	}
 	tc, err := readChoice(raw)
 	if err != nil {
-		d.f.Adopt(under(field, err))
+		d.f.Adopt(dialect.Under(field, err))
 		return
 	}
 	if len(d.req.Tools) == 0 {
@@ -172,7 +172,7 @@ func allowedTools(f *dialect.Fields) (llm.ToolChoice, *llm.Error) {
 	if mode := f.String("mode"); mode != "" {
 		var err *llm.Error
 		if tc, err = choiceWord(mode); err != nil {
-			return tc, under("mode", err)
+			return tc, dialect.Under("mode", err)
 		}
 	}
 	for i, item := range dialect.Elements(f.Take("tools")) {
@@ -183,7 +183,7 @@ func allowedTools(f *dialect.Fields) (llm.ToolChoice, *llm.Error) {
 			name = flat
 		}
 		if name == "" {
-			return tc, llm.Invalid(at("tools", i), "must name a function")
+			return tc, llm.Invalid(dialect.At("tools", i), "must name a function")
 		}
 		tc.Allowed = append(tc.Allowed, name)
 	}
